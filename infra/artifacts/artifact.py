@@ -1,0 +1,85 @@
+"""A published artifact, as a program reads it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from infra.artifacts.manifest import MANIFEST_NAME, Manifest
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """An immutable, complete set of files at `url` (the recipe's directory, where the manifest lies)."""
+
+    url: str
+    manifest: Manifest
+
+    @classmethod
+    def open_at(cls, url: str) -> "Artifact":
+        """Read the manifest under `url`.
+
+        Raises:
+            FileNotFoundError: nothing is published there.
+        """
+        filesystem, path = fsspec.url_to_fs(url, **uncached(url))
+        return cls(url, Manifest.model_validate_json(filesystem.cat_file(f"{path}/{MANIFEST_NAME}")))
+
+    @property
+    def digest(self) -> str:
+        return self.manifest.digest
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        return self.manifest.stats
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """File names, sorted. The manifest decides; storage is never listed."""
+        return tuple(sorted(entry.name for entry in self.manifest.files))
+
+    def url_of(self, name: str) -> str:
+        """Where a file lies.
+
+        Raises:
+            FileNotFoundError: the manifest has no such file.
+        """
+        if name not in self.names:
+            raise FileNotFoundError(f"{self.url} has no file {name!r}; it has {', '.join(self.names[:8])}")
+        return f"{self.url}/{self.manifest.directory}/{name}"
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file for reading, seekable."""
+        url = self.url_of(name)
+        filesystem, path = fsspec.url_to_fs(url, **uncached(url))
+        return filesystem.open(path, "rb")  # type: ignore[no-any-return]
+
+    def read_json(self, name: str) -> Any:
+        with self.open(name) as stream:
+            return json.load(stream)
+
+    def local_path(self, name: str) -> Path:
+        """A path that can be memory-mapped.
+
+        Raises:
+            ValueError: the artifact lies in an object store; copy it to a local cache first.
+        """
+        url = self.url_of(name)
+        filesystem, path = fsspec.url_to_fs(url)
+        if not isinstance(filesystem, LocalFileSystem):
+            raise ValueError(f"{url} is not on a local disk, so it can't be memory-mapped; copy it to a local cache first")
+        return Path(path)
+
+
+Artifacts = Mapping[str, Artifact]
+"""One artifact per upstream partition, sorted by partition key. Where an order decides (who survives), it is this one."""
+
+
+def uncached(url: str) -> dict[str, Any]:
+    """Options that switch directory-listing caches off: a stale listing must never decide anything."""
+    return {"use_listings_cache": False} if url.startswith(("s3:", "s3a:")) else {}

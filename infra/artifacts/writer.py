@@ -1,0 +1,100 @@
+"""Where a program writes: one attempt's private directory, hashed as it is written."""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Protocol
+
+import fsspec
+
+from infra.artifacts.artifact import uncached
+from infra.artifacts.manifest import FileEntry
+
+
+class Progress(Protocol):
+    """Told by a program how far it is. Every call is a heartbeat: it says that work was *done*."""
+
+    def __call__(self, done: int, total: int | None, unit: str, **measures: float) -> None: ...
+
+
+def _silent(done: int, total: int | None, unit: str, **measures: float) -> None:
+    return None
+
+
+class Writer:
+    """Writes the files of one attempt under `url`; knows each one's size and hash when it is closed.
+
+    A name may contain folders (`train/part-00000.parquet`); a part that starts with a dot is metadata
+    and refused. `scratch_url` is a directory that outlives the attempt: checkpoints of the same recipe
+    lie there, and never enter the artifact.
+    """
+
+    def __init__(self, url: str, *, scratch_url: str, progress: Progress = _silent) -> None:
+        self.url = url
+        self.scratch_url = scratch_url
+        self.progress = progress
+        self._filesystem, self._path = fsspec.url_to_fs(url, **uncached(url))
+        self._files: dict[str, FileEntry] = {}
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """What was written and closed so far, sorted by name."""
+        return tuple(self._files[name] for name in sorted(self._files))
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a new file for writing (append-only, not seekable). It counts once the block ends without an error.
+
+        Raises:
+            ValueError: the name is hidden, absolute, or was written before.
+        """
+        if name.startswith("/") or any(part.startswith(".") or not part for part in name.split("/")):
+            raise ValueError(f"{name!r} can't name a file of an artifact: no absolute names, no hidden parts")
+        if name in self._files:
+            raise ValueError(f"{name!r} was already written by this attempt")
+        path = f"{self._path}/{name}"
+        self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        with self._filesystem.open(path, "wb") as stream:
+            hashing = _HashingStream(stream)
+            yield hashing  # type: ignore[misc]
+        self._files[name] = FileEntry(name=name, size=hashing.size, sha256=hashing.hash.hexdigest())
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a value as indented JSON with sorted keys."""
+        with self.open(name) as stream:
+            stream.write(json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+
+
+class _HashingStream(io.RawIOBase):
+    """Passes bytes on and keeps their SHA-256 and count. Not seekable, so the hash is of what was stored."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._position = 0
+        self.hash = hashlib.sha256()
+
+    @property
+    def size(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._stream.write(view)
+        self.hash.update(view)
+        self._position += len(view)
+        return len(view)
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        if not self._stream.closed:
+            self._stream.flush()

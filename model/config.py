@@ -1,0 +1,1 @@
+"""The learner, declared once: architecture, optimizer, schedule, runs. Imports nothing heavy."""

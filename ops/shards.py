@@ -1,0 +1,87 @@
+"""Co-partitioned shards: Parquet files of the same names, holding the same rows in the same order.
+
+`normalized` fixes the shard names (`part-00000-of-00002.parquet`) and the row order (ascending `id`);
+every attribute set (language, quality, tokens, ...) repeats both. So joins are positional, and checked.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.artifacts.artifact import Artifact
+from infra.artifacts.writer import Writer
+
+ROWS_PER_BATCH = 8_192  # ~20 MB of web text; large enough to amortise a kernel call, small enough to bound memory
+
+
+class MisalignedShardError(ValueError):
+    """Two shards that must hold the same rows in the same order do not."""
+
+
+class BatchSink(Protocol):
+    """Takes record batches, one after another."""
+
+    def __call__(self, batch: pa.RecordBatch) -> None: ...
+
+
+def shard_name(index: int, count: int) -> str:
+    return f"part-{index:05d}-of-{count:05d}.parquet"
+
+
+def shard_names(artifact: Artifact, folder: str = "") -> tuple[str, ...]:
+    """The shards of an artifact (or of one folder in it), in order."""
+    prefix = f"{folder}/part-" if folder else "part-"
+    return tuple(name for name in artifact.names if name.startswith(prefix) and name.endswith(".parquet"))
+
+
+def read_batches(artifact: Artifact, name: str, columns: list[str] | None = None, rows: int = ROWS_PER_BATCH) -> Iterator[pa.RecordBatch]:
+    """Stream one shard as record batches of at most `rows` rows."""
+    with artifact.open(name) as stream, pq.ParquetFile(stream) as shard:
+        yield from shard.iter_batches(batch_size=rows, columns=columns)
+
+
+def read_table(artifact: Artifact, name: str, columns: list[str] | None = None) -> pa.Table:
+    """Read one shard whole. A shard is bounded (~256 MiB of text), so this is too."""
+    with artifact.open(name) as stream:
+        return pq.read_table(stream, columns=columns)
+
+
+@contextmanager
+def shard_writer(out: Writer, name: str, schema: pa.Schema) -> Iterator[BatchSink]:
+    """Write one shard. The file exists, with its schema, even if no batch is given.
+
+    The bytes depend on the rows and their batching alone: fixed codec, level and row groups, no timestamps.
+    """
+    with out.open(name) as stream, pq.ParquetWriter(stream, schema, compression="zstd", compression_level=3) as parquet:
+
+        def write(batch: pa.RecordBatch) -> None:
+            if batch.num_rows:
+                parquet.write_batch(batch)
+
+        yield write
+
+
+def write_table(out: Writer, name: str, table: pa.Table) -> None:
+    """Write one table as a shard, in row groups of `ROWS_PER_BATCH`."""
+    with shard_writer(out, name, table.schema) as write:
+        for batch in table.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH):
+            write(batch)
+
+
+def check_aligned(name: str, reference: pa.ChunkedArray | pa.Array, *others: pa.ChunkedArray | pa.Array) -> None:
+    """Raise unless every id column equals the reference, row by row.
+
+    Raises:
+        MisalignedShardError: says which shard and the first row that differs.
+    """
+    for other in others:
+        if len(other) != len(reference):
+            raise MisalignedShardError(f"{name}: {len(other)} rows beside {len(reference)}; rebuild the shorter artifact")
+        if not other.equals(reference):
+            row = next(i for i, (a, b) in enumerate(zip(reference, other, strict=True)) if a != b)
+            raise MisalignedShardError(
+                f"{name}: row {row} has id {other[row]} beside {reference[row]}; they were built from different inputs"
+            )
