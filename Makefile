@@ -1,0 +1,46 @@
+# Every target bootstraps .venv first: `make demo` in a fresh clone is all there is to do.
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+LOCK := uv pip compile pyproject.toml --universal --python-version 3.12 --generate-hashes \
+	--no-annotate --no-header --no-emit-index-url --no-emit-find-links --quiet
+
+help: ## show this
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/installed ## the whole lineage on this machine, on real input (about 8 minutes)
+	@$(BIN)/seaway demo
+
+ui: .venv/installed ## Dagster's UI on what the demo made (PORT=3000)
+	@$(BIN)/seaway ui --port $(or $(PORT),3000)
+
+test: .venv/installed ## unit, property, journey and real-data tests
+	@$(BIN)/python -m pytest
+
+bench: .venv/installed ## ratios against named peers, in one run
+	@$(BIN)/python -m tests.benchmarks
+
+simulate: .venv/installed ## the dispatcher under faults, SEEDS=5000 seeds
+	@SEAWAY_SIMULATION_SEEDS=$(or $(SEEDS),5000) $(BIN)/python -m pytest tests/simulation
+
+lint: .venv/installed ## format, style, types, import directions
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+lock: .venv/installed ## requirements/*.txt from pyproject.toml: exact versions, hashes, no index address
+	@$(BIN)/$(LOCK) -o requirements/base.txt
+	@$(BIN)/$(LOCK) --extra dev -o requirements/dev.txt
+
+clean: ## the virtual environment, caches, and what the demo made
+	@rm -rf .venv .seaway build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The lock is complete, so pip resolves nothing (--no-deps) and checks every hash.
+.venv/installed: requirements/dev.txt pyproject.toml
+	@python=$$(requirements/find-python) && echo "seaway: installing into .venv with $$python" && rm -rf .venv && $$python -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: help demo ui test bench simulate lint lock clean
