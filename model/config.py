@@ -16,12 +16,12 @@ class KernelConfig(ProgramConfig):
 
     compute_dtype: Literal["float32", "bfloat16"] = "bfloat16"  # matmuls; parameters, statistics and losses stay float32
     moe_backend: Literal["dense", "blocked", "ragged"] = "ragged"  # ragged is native on TPU; CPUs want blocked
-    moe_block_rows: int = Field(64, ge=1)  # blocked only: rows one expert multiplies at once; 64-128 is flat on CPU
+    moe_block_rows: int = Field(default=64, ge=1)  # blocked only: rows one expert multiplies at once; 64-128 is flat on CPU
     attention_backend: Literal["plain", "triangle", "library"] = "library"  # library picks fused kernels on accelerators
-    attention_block_tokens: int = Field(128, ge=1)  # triangle only: queries that share one visible range of keys
+    attention_block_tokens: int = Field(default=128, ge=1)  # triangle only: queries that share one visible range of keys
     layer_loop: Literal["scan", "unrolled"] = "scan"  # a CPU runs unrolled layers 10-25% faster; 48 of them compile slowly
     rematerialize_layers: bool = False  # recompute a layer in the backward pass: memory for about 15% time
-    loss_chunk_tokens: int = Field(1024, ge=1)  # tokens whose logits exist at one time
+    loss_chunk_tokens: int = Field(default=1024, ge=1)  # tokens whose logits exist at one time
 
 
 class ModelConfig(ProgramConfig):
@@ -39,24 +39,24 @@ class ModelConfig(ProgramConfig):
     expert_width: int = Field(ge=1)
     shared_expert_width: int = Field(ge=0)  # 0: no shared expert
     router_balancing: Literal["none", "quantile"] = "quantile"  # how the selection bias of the next step is found
-    router_combine_scale: float = Field(2.5, gt=0)  # what a token's combine weights sum to
+    router_combine_scale: float = Field(default=2.5, gt=0)  # what a token's combine weights sum to
 
-    window_tokens: int | None = Field(2048, ge=1)  # keys a query of a windowed layer sees, itself included; None: all layers global
-    global_every: int | None = Field(4, ge=1)  # every n-th layer and the last one are global; None: no layer is
+    window_tokens: int | None = Field(default=2048, ge=1)  # keys a query of a windowed layer sees, itself included; None: all layers global
+    global_every: int | None = Field(default=4, ge=1)  # every n-th layer and the last one are global; None: no layer is
     rope_layers: Literal["windowed", "all"] = "windowed"  # windowed: global layers carry no rotation (NoPE)
     rope_pairing: Literal["halves"] = "halves"  # channel i turns with channel i + rotated / 2; interleaved weights don't fit
-    rope_theta: float = Field(10_000.0, gt=1)
-    rope_fraction: float = Field(0.5, ge=0, le=1)  # share of a head's channels that turn
+    rope_theta: float = Field(default=10_000.0, gt=1)
+    rope_fraction: float = Field(default=0.5, ge=0, le=1)  # share of a head's channels that turn
 
     qk_norm: bool = True
-    qk_norm_eps: float = Field(1e-6, gt=0)
-    qk_scale: float = Field(1.3, gt=0)  # multiplies q on top of 1/sqrt(head_dim); the knob of a context extension
+    qk_norm_eps: float = Field(default=1e-6, gt=0)
+    qk_scale: float = Field(default=1.3, gt=0)  # multiplies q on top of 1/sqrt(head_dim); the knob of a context extension
     attention_gate: bool = False  # a head's output times 2 sigmoid(x Wg)
     exclusive_attention: bool = False  # a head's output loses its component along the token's own value
-    norm_eps: float = Field(1e-5, gt=0)
-    norm_gate_rank: int = Field(0, ge=0)  # rank of the self-gate behind every norm; 0: no gate
-    init_scale: float = Field(0.5, gt=0)  # matrices start at a deviation of init_scale / sqrt(width)
-    z_loss: float = Field(1e-4, ge=0)  # weight of the mean squared log-partition
+    norm_eps: float = Field(default=1e-5, gt=0)
+    norm_gate_rank: int = Field(default=0, ge=0)  # rank of the self-gate behind every norm; 0: no gate
+    init_scale: float = Field(default=0.5, gt=0)  # matrices start at a deviation of init_scale / sqrt(width)
+    z_loss: float = Field(default=1e-4, ge=0)  # weight of the mean squared log-partition
 
     kernels: KernelConfig = KernelConfig()
 
@@ -159,19 +159,21 @@ def demo_model() -> ModelConfig:
 class OptimizerConfig(ProgramConfig):
     """Muon for matrices, Adam for everything else; which leaf belongs where is declared in model/parameters.py."""
 
-    muon_learning_rate: float = Field(0.01, gt=0)  # peak
-    muon_momentum: float = Field(0.95, ge=0, lt=1)
+    muon_learning_rate: float = Field(default=0.01, gt=0)  # peak
+    muon_momentum: float = Field(default=0.95, ge=0, lt=1)
     muon_nesterov: bool = True
-    muon_ns_steps: int = Field(5, ge=1)
+    muon_ns_steps: int = Field(default=5, ge=1)
     muon_ns_coefficients: Literal["standard", "dion"] = "standard"
-    muon_update_rms: float | None = Field(0.2, gt=0)  # same update size for every shape (arXiv 2502.16982); None: sqrt(max(1, out/in))
-    muon_eps: float = Field(1e-8, gt=0)
-    muon_weight_decay: float = Field(0.0, ge=0)
-    adam_learning_rate: float = Field(0.003, gt=0)  # peak
-    adam_beta1: float = Field(0.9, ge=0, lt=1)
-    adam_beta2: float = Field(0.95, ge=0, lt=1)
-    adam_eps: float = Field(1e-8, gt=0)
-    adam_weight_decay: float = Field(0.0, ge=0)
+    muon_update_rms: float | None = Field(
+        default=0.2, gt=0
+    )  # same update size for every shape (arXiv 2502.16982); None: sqrt(max(1, out/in))
+    muon_eps: float = Field(default=1e-8, gt=0)
+    muon_weight_decay: float = Field(default=0.0, ge=0)
+    adam_learning_rate: float = Field(default=0.003, gt=0)  # peak
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    adam_beta2: float = Field(default=0.95, ge=0, lt=1)
+    adam_eps: float = Field(default=1e-8, gt=0)
+    adam_weight_decay: float = Field(default=0.0, ge=0)
 
     @model_validator(mode="after")
     def _coefficients_suffice(self) -> Self:
@@ -188,11 +190,11 @@ class ScheduleConfig(ProgramConfig):
 
     kind: Literal["linear", "wsd", "cooldown"] = "linear"
     schedule_steps: int = Field(ge=1)  # sizes the schedule; when a run stops is a setting of the run
-    start_step: int = Field(0, ge=0)
-    start_share: float = Field(1.0, gt=0, le=1)  # cooldown only: share at start_step
-    warmup_steps: int = Field(0, ge=0)
-    decay_steps: int = Field(0, ge=0)  # wsd only: steps from the plateau down to the floor
-    floor_share: float = Field(0.05, ge=0, le=1)
+    start_step: int = Field(default=0, ge=0)
+    start_share: float = Field(default=1.0, gt=0, le=1)  # cooldown only: share at start_step
+    warmup_steps: int = Field(default=0, ge=0)
+    decay_steps: int = Field(default=0, ge=0)  # wsd only: steps from the plateau down to the floor
+    floor_share: float = Field(default=0.05, ge=0, le=1)
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
