@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from infra.artifacts.manifest import MANIFEST_NAME, Manifest
+from infra.storage.filesystem import open_filesystem
+from infra.storage.filesystem import uncached as uncached  # part of this module's interface
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Artifact:
         Raises:
             FileNotFoundError: nothing is published there.
         """
-        filesystem, path = fsspec.url_to_fs(url, **uncached(url))
+        filesystem, path = open_filesystem(url)
         return cls(url, Manifest.model_validate_json(filesystem.cat_file(f"{path}/{MANIFEST_NAME}")))
 
     @property
@@ -56,7 +57,7 @@ class Artifact:
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading, seekable."""
         url = self.url_of(name)
-        filesystem, path = fsspec.url_to_fs(url, **uncached(url))
+        filesystem, path = open_filesystem(url)
         return filesystem.open(path, "rb")  # type: ignore[no-any-return]
 
     def read_json(self, name: str) -> Any:
@@ -70,7 +71,7 @@ class Artifact:
             ValueError: the artifact lies in an object store; copy it to a local cache first.
         """
         url = self.url_of(name)
-        filesystem, path = fsspec.url_to_fs(url)
+        filesystem, path = open_filesystem(url)
         if not isinstance(filesystem, LocalFileSystem):
             raise ValueError(f"{url} is not on a local disk, so it can't be memory-mapped; copy it to a local cache first")
         return Path(path)
@@ -78,8 +79,3 @@ class Artifact:
 
 Artifacts = Mapping[str, Artifact]
 """One artifact per upstream partition, sorted by partition key. Where an order decides (who survives), it is this one."""
-
-
-def uncached(url: str) -> dict[str, Any]:
-    """Options that switch directory-listing caches off: a stale listing must never decide anything."""
-    return {"use_listings_cache": False} if url.startswith(("s3:", "s3a:")) else {}

@@ -4,13 +4,12 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any, Protocol
 
-import fsspec
-
-from infra.artifacts.artifact import uncached
 from infra.artifacts.manifest import FileEntry
+from infra.storage.errors import storage_errors
+from infra.storage.filesystem import open_filesystem
 
 
 class Progress(Protocol):
@@ -19,8 +18,8 @@ class Progress(Protocol):
     def __call__(self, done: int, total: int | None, unit: str, **measures: float) -> None: ...
 
 
-def _silent(done: int, total: int | None, unit: str, **measures: float) -> None:
-    return None
+def silent(done: int, total: int | None, unit: str, **measures: float) -> None:
+    """Progress that nobody listens to."""
 
 
 class Writer:
@@ -31,11 +30,11 @@ class Writer:
     lie there, and never enter the artifact.
     """
 
-    def __init__(self, url: str, *, scratch_url: str, progress: Progress = _silent) -> None:
+    def __init__(self, url: str, *, scratch_url: str, progress: Progress = silent) -> None:
         self.url = url
         self.scratch_url = scratch_url
         self.progress = progress
-        self._filesystem, self._path = fsspec.url_to_fs(url, **uncached(url))
+        self._filesystem, self._path = open_filesystem(url)
         self._files: dict[str, FileEntry] = {}
 
     @property
@@ -49,16 +48,25 @@ class Writer:
 
         Raises:
             ValueError: the name is hidden, absolute, or was written before.
+            StorageError: the disk is full, read-only, or does not answer; one sentence says which and where.
         """
         if name.startswith("/") or any(part.startswith(".") or not part for part in name.split("/")):
             raise ValueError(f"{name!r} can't name a file of an artifact: no absolute names, no hidden parts")
         if name in self._files:
             raise ValueError(f"{name!r} was already written by this attempt")
-        path = f"{self._path}/{name}"
-        self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-        with self._filesystem.open(path, "wb") as stream:
-            hashing = _HashingStream(stream)
+        path, where = f"{self._path}/{name}", f"{self.url}/{name}"
+        with storage_errors("write", where):
+            self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            stream = self._filesystem.open(path, "wb")
+        hashing = _HashingStream(stream, where)
+        try:
             yield hashing  # type: ignore[misc]
+        except BaseException:
+            with suppress(Exception):  # what went wrong in the block is the news
+                stream.close()
+            raise
+        with storage_errors("write", where):
+            stream.close()
         self._files[name] = FileEntry(name=name, size=hashing.size, sha256=hashing.hash.hexdigest())
 
     def write_json(self, name: str, value: Any) -> None:
@@ -70,8 +78,9 @@ class Writer:
 class _HashingStream(io.RawIOBase):
     """Passes bytes on and keeps their SHA-256 and count. Not seekable, so the hash is of what was stored."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], where: str) -> None:
         self._stream = stream
+        self._where = where
         self._position = 0
         self.hash = hashlib.sha256()
 
@@ -81,7 +90,8 @@ class _HashingStream(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        self._stream.write(view)
+        with storage_errors("write", self._where):
+            self._stream.write(view)
         self.hash.update(view)
         self._position += len(view)
         return len(view)
