@@ -1,0 +1,124 @@
+"""Grouped-query attention inside documents. Three back ends compute it; tests hold them together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from model.config import ModelConfig
+from model.norm import rms
+from model.rope import rotate
+
+EXCLUSION_EPS = 1e-6  # keeps the projection finite where a value vanishes
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """What distinguishes one layer's attention from another's; static, so each kind compiles to its own kernel."""
+
+    window: int | None
+    rotates: bool
+
+
+def attention(x: Array, weights: Mapping[str, Array], config: ModelConfig, kind: LayerKind, segment_ids: Array, turns: Array) -> Array:
+    """Attention branch of a layer: project, normalise and turn queries and keys, attend, gate, project back.
+
+    Args:
+        x: [batch, tokens, width], already normalised.
+        weights: this layer's leaves of `layers/attention`.
+        segment_ids: [batch, tokens]; attention never crosses a change of id.
+        turns: rotation angles [tokens, pairs].
+
+    Returns:
+        [batch, tokens, width].
+    """
+    batch, tokens, _ = x.shape
+    q = (x @ weights["query"].astype(x.dtype)).reshape(batch, tokens, config.heads, config.head_dim)
+    k = (x @ weights["key"].astype(x.dtype)).reshape(batch, tokens, config.kv_heads, config.head_dim)
+    v = (x @ weights["value"].astype(x.dtype)).reshape(batch, tokens, config.kv_heads, config.head_dim)
+    if config.qk_norm:
+        q, k = rms(q, config.qk_norm_eps).astype(x.dtype), rms(k, config.qk_norm_eps).astype(x.dtype)
+    if kind.rotates:
+        q, k = rotate(q, turns), rotate(k, turns)
+    y = attend(q * config.qk_scale, k, v, segment_ids, config, window=kind.window)
+    if config.exclusive_attention:
+        y = exclude_own_value(y, v)
+    if config.attention_gate:
+        y = y * (2 * jax.nn.sigmoid(x @ weights["gate"].astype(x.dtype)))[..., None]
+    return y.reshape(batch, tokens, -1) @ weights["output"].astype(x.dtype)
+
+
+def attend(q: Array, k: Array, v: Array, segment_ids: Array, config: ModelConfig, *, window: int | None) -> Array:
+    """Causal softmax attention inside documents, by the back end the config names.
+
+    Args:
+        q: [batch, tokens, heads, head_dim].
+        k, v: [batch, tokens, kv_heads, head_dim]; heads is a multiple of kv_heads.
+        segment_ids: [batch, tokens]; attention never crosses a change of id.
+        window: keys visible to a query, itself included; None for all.
+
+    Returns:
+        [batch, tokens, heads, head_dim], in q's dtype; the softmax is float32.
+
+    Source: grouped queries, Ainslie et al. 2023 (arXiv 2305.13245).
+    """
+    match config.kernels.attention_backend:
+        case "plain":
+            return _attend_range(q, k, v, segment_ids, window, 0, q.shape[1])
+        case "triangle":
+            return _attend_triangle(q, k, v, segment_ids, window, config.kernels.attention_block_tokens)
+        case "library":
+            return _attend_library(q, k, v, segment_ids, window)
+
+
+def exclude_own_value(y: Array, v: Array) -> Array:
+    """Remove from each head's output its component along the token's own value.
+
+    Args:
+        y: [batch, tokens, heads, head_dim].
+        v: [batch, tokens, kv_heads, head_dim], shared by heads / kv_heads neighbouring heads.
+    """
+    batch, tokens, kv_heads, head_dim = v.shape
+    grouped = y.reshape(batch, tokens, kv_heads, -1, head_dim).astype(jnp.float32)
+    own = v[:, :, :, None, :].astype(jnp.float32)
+    along = jnp.sum(grouped * own, axis=-1, keepdims=True) / (jnp.sum(own * own, axis=-1, keepdims=True) + EXCLUSION_EPS)
+    return (grouped - along * own).reshape(y.shape).astype(y.dtype)
+
+
+def _attend_triangle(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None, block: int) -> Array:
+    """Blocks of queries against the keys they may see: half the work of the square, and a window's share of that."""
+    tokens = q.shape[1]
+    starts = range(0, tokens, block)
+    rows = [_attend_range(q, k, v, segment_ids, window, start, min(start + block, tokens)) for start in starts]
+    return jnp.concatenate(rows, axis=1)
+
+
+def _attend_range(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None, start: int, stop: int) -> Array:
+    """Queries start..stop against every key that one of them may see. Heads lead, so each product is one batched matmul."""
+    batch, _, heads, head_dim = q.shape
+    kv_heads = k.shape[2]
+    first = 0 if window is None else max(0, start - window + 1)
+    queries = q[:, start:stop].reshape(batch, stop - start, kv_heads, heads // kv_heads, head_dim).transpose(0, 2, 3, 1, 4)
+    keys, values = (a[:, first:stop].transpose(0, 2, 1, 3) for a in (k, v))
+    scores = jnp.einsum("bmgqh,bmkh->bmgqk", queries, keys, preferred_element_type=jnp.float32) * head_dim**-0.5
+    visible = _visible(segment_ids[:, start:stop], segment_ids[:, first:stop], start, first, window)
+    scores = jnp.where(visible[:, None, None], scores, -jnp.inf)
+    mixed = jnp.einsum("bmgqk,bmkh->bmgqh", jax.nn.softmax(scores, axis=-1).astype(v.dtype), values)
+    return mixed.transpose(0, 3, 1, 2, 4).reshape(batch, stop - start, heads, head_dim)
+
+
+def _attend_library(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None) -> Array:
+    visible = _visible(segment_ids, segment_ids, 0, 0, window)
+    return jax.nn.dot_product_attention(q, k, v, mask=visible[:, None])
+
+
+def _visible(query_ids: Array, key_ids: Array, first_query: int, first_key: int, window: int | None) -> Array:
+    """Which keys each query sees: [batch, queries, keys] booleans. A query always sees itself, so no row is empty."""
+    query = first_query + jnp.arange(query_ids.shape[1])[:, None]
+    key = first_key + jnp.arange(key_ids.shape[1])[None, :]
+    reachable = key <= query
+    if window is not None:
+        reachable &= query - key < window
+    return reachable & (query_ids[:, :, None] == key_ids[:, None, :])
