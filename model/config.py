@@ -1,10 +1,11 @@
 """The learner, declared once: architecture, optimizer, schedule, runs. Imports nothing heavy."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from infra.artifacts.config import ProgramConfig
+from infra.artifacts.config import ProgramConfig, execution_only, identity_of
 
 
 class KernelConfig(ProgramConfig):
@@ -213,3 +214,120 @@ class ScheduleConfig(ProgramConfig):
                 f"warmup_steps + decay_steps = {self.warmup_steps + self.decay_steps} fill all of schedule_steps = {self.schedule_steps}"
             )
         return self
+
+
+# --- Runs -------------------------------------------------------------------------------------------------
+
+
+class LoaderConfig(ProgramConfig):
+    """The shape of a batch, and the order of the data. What is read, and how much of each, is the mixture's business."""
+
+    batch_sequences: int = Field(default=256, ge=1)
+    sequence_tokens: int = Field(default=4096, ge=2)
+    seed: int = Field(default=0, ge=0, lt=2**62)  # a branch takes another one: it must not read its parent's first batches again
+
+
+Metric = Literal["macro_nats_per_token", "micro_nats_per_token", "macro_bits_per_byte", "micro_bits_per_byte"]
+"""A held-out number: macro is the unweighted mean over domains, micro the ratio of sums over all of them."""
+
+
+class HeldOutConfig(ProgramConfig):
+    """Which held-out text is scored, and how it is cut. Numbers made under two of these don't compare."""
+
+    sequence_tokens: int = Field(default=4096, ge=2)  # longest context of a scored token
+    tokens_per_domain: int = Field(default=1 << 20, ge=1)  # the same number as the n-gram baselines'
+    batch_sequences: int = execution_only(default=8, ge=1)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return identity_of(self)
+
+
+class CheckpointPolicy(ProgramConfig):
+    """When a running job saves its state. Never changes the result: a resumed run ends in the same bytes."""
+
+    every_s: float = execution_only(default=600.0, gt=0)
+    every_steps: int | None = execution_only(default=None, ge=1)
+
+
+class TrainConfig(ProgramConfig):
+    """A run from scratch."""
+
+    model: ModelConfig
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig
+    loader: LoaderConfig = LoaderConfig()
+    held_out: HeldOutConfig = HeldOutConfig()
+    seed: int = Field(default=0, ge=0, lt=2**32)  # of the initial parameters
+    stop_after_steps: int | None = Field(default=None, ge=1)  # ends the run; None: at the schedule's end
+    log_every_steps: int = Field(default=10, ge=1)
+    eval_every_steps: int | None = Field(default=1000, ge=1)  # None: before the first and after the last update alone
+    checkpoints: CheckpointPolicy = execution_only(default=CheckpointPolicy())
+
+    @model_validator(mode="after")
+    def _run_fits_its_schedule(self) -> Self:
+        if self.schedule.kind == "cooldown":
+            raise ValueError("a run from scratch can't follow a cooldown schedule; use the branch program with a parent checkpoint")
+        if self.end_step > self.schedule.schedule_steps:
+            raise ValueError(
+                f"stop_after_steps = {self.end_step} lies behind schedule_steps = {self.schedule.schedule_steps}; lengthen the schedule"
+            )
+        return self
+
+    @property
+    def end_step(self) -> int:
+        return self.schedule.schedule_steps if self.stop_after_steps is None else self.stop_after_steps
+
+
+class BranchConfig(ProgramConfig):
+    """A cooldown that leaves a finished run: what changes. Everything else is the parent's, optimizer state included."""
+
+    cooldown_steps: int = Field(ge=1)
+    floor_share: float | None = Field(default=None, ge=0, le=1)  # share of the peak rate at the end; None: the parent's floor
+    sequence_tokens: int | None = Field(default=None, ge=2)  # None: the parent's
+    batch_sequences: int | None = Field(default=None, ge=1)  # None: as many as keep the parent's tokens per step
+    qk_scale_growth: float = Field(default=0.1, ge=0)  # qk_scale times (growth ln(sequence growth) + 1), as YaRN scales attention
+    loader_seed: int = Field(default=1, ge=0, lt=2**62)
+    log_every_steps: int = Field(default=10, ge=1)
+    eval_every_steps: int | None = Field(default=1000, ge=1)
+    checkpoints: CheckpointPolicy = execution_only(default=CheckpointPolicy())
+
+
+class ScalingConfig(ProgramConfig):
+    """Which loss a ladder is fitted on, and where its floor lies."""
+
+    metric: Metric = "macro_nats_per_token"
+    pinned_floor: float | None = Field(default=1.6, ge=0)  # in the metric's unit; None fits it and needs five cells
+
+
+class PredictionConfig(ProgramConfig):
+    """The run whose result is predicted, and how near a hit must be."""
+
+    run: TrainConfig
+    min_tolerance: float = Field(default=0.02, gt=0)  # in the metric's unit; never below the noise between equal runs
+    standard_errors: float = Field(default=2.0, ge=0)  # of the law's extrapolation, where the ladder is long enough to know it
+
+
+class EvaluateConfig(ProgramConfig):
+    """How a checkpoint is scored and shown."""
+
+    held_out: HeldOutConfig | None = None  # None: as the run scored itself, which a prediction needs
+    interval_level: float = Field(default=0.95, gt=0, lt=1)
+    interval_resamples: int = Field(default=1000, ge=10)
+    seed: int = Field(default=0, ge=0, lt=2**32)  # of intervals and samples
+    prompts: tuple[str, ...] = ("",)  # an empty prompt begins a document
+    sample_tokens: int = Field(default=128, ge=1)
+    temperature: float = Field(default=0.8, ge=0)
+
+
+class ReleaseConfig(ProgramConfig):
+    """What a person reads about a released model, beyond what its lineage proves."""
+
+    name: str = Field(min_length=1)
+    licence: str = Field(default="Apache-2.0", min_length=1)  # of the weights
+    summary: str = ""
+    source_licences: Mapping[str, str] = {}  # terms of each source, as its publisher states them
+    limits: tuple[str, ...] = (
+        "A base model: it continues text, it does not follow instructions, and no chat template belongs to it.",
+        "It was not tested for safety, bias or factual accuracy, and it repeats errors of its training text.",
+    )
