@@ -32,6 +32,7 @@ ADVICE = {
     errno.EROFS: "the file system is mounted read-only; choose a root that can be written",
     errno.EACCES: "permission denied; give this user write access or choose another root",
     errno.EPERM: "operation not permitted; give this user write access or choose another root",
+    errno.EEXIST: "a parent of this path is a file, not a directory; choose another root",
     errno.ENOTDIR: "a parent of this path is a file, not a directory; choose another root",
     errno.EISDIR: "a directory lies where a file should be; remove it or choose another root",
     errno.ENAMETOOLONG: "the name is too long for this file system; shorten the asset or partition key",
