@@ -5,6 +5,7 @@ brand-new scripts and nowhere else.
 """
 
 import string
+import unicodedata
 from functools import cache
 
 import numpy as np
@@ -14,18 +15,36 @@ CODE_POINTS = 0x34000  # every letter up to CJK extension H; beyond lie no lette
 SPACE_CODE = 0x20
 DROP_CODE = 0xFFFFFFFF
 
-SPACE, LETTER, DIGIT, UPPER = 1, 2, 4, 8  # bits of `character_classes`
+SPACE, LETTER, DIGIT, MARK, PUNCTUATION, UNSPACED = 1, 2, 4, 8, 16, 32  # bits of `character_classes`
+ORNAMENTS = "#%&*/@[\\]_{}"  # ASCII marks that belong to markup and code rather than to sentences
+
+UNSPACED_SCRIPTS = (  # written without spaces between words
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x0F00, 0x109F),  # Tibetan, Burmese
+    (0x1780, 0x17FF),  # Khmer
+    (0x3040, 0x30FF),  # kana
+    (0x3400, 0x9FFF),  # Chinese characters
+    (0x20000, CODE_POINTS - 1),
+)
 
 
 @cache
 def character_classes() -> NDArray[np.uint8]:
-    """Bits by code point, [CODE_POINTS]: `str.isspace`, `str.isalpha`, `str.isdigit`, `str.isupper`."""
-    classes = np.zeros(CODE_POINTS, np.uint8)
-    for code, character in _characters():
-        classes[code] = (
-            SPACE * character.isspace() | LETTER * character.isalpha() | DIGIT * character.isdigit() | UPPER * character.isupper()
-        )
-    return _frozen(classes)
+    """Bits by code point, [CODE_POINTS]: `str.isspace`, `str.isalpha`, `str.isdigit`, and the Unicode categories
+    M (vowel signs, accents) and P without `ORNAMENTS`; and whether it is of one of the `UNSPACED_SCRIPTS`."""
+    return _frozen(np.array([_class_of(character) for _, character in _characters()], np.uint8))
+
+
+def _class_of(character: str) -> int:
+    category = unicodedata.category(character)
+    return (
+        SPACE * character.isspace()
+        | LETTER * character.isalpha()
+        | DIGIT * character.isdigit()
+        | MARK * (category[0] == "M")
+        | PUNCTUATION * (category[0] == "P" and character not in ORNAMENTS)
+        | UNSPACED * any(first <= ord(character) <= last for first, last in UNSPACED_SCRIPTS)
+    )
 
 
 @cache

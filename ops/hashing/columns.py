@@ -1,6 +1,7 @@
 """Text columns as kernels see them: one run of UTF-8 bytes and the offsets of its rows. Nothing is copied."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ class TextColumn:
         if column.null_count:
             raise ValueError(f"{column.null_count} of {len(column)} texts are null; normalized text is never null")
         if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
-            width = np.dtype(np.int64)
+            width: np.dtype[Any] = np.dtype(np.int64)
         elif pa.types.is_string(column.type) or pa.types.is_binary(column.type):
             width = np.dtype(np.int32)
         else:

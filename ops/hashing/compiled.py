@@ -30,7 +30,7 @@ def _can_cache() -> bool:
         return False  # a read-only machine compiles again in each process: seconds lost, nothing else
     if folder.stat().st_uid != os.getuid():
         return False  # never load machine code that someone else left in a shared folder
-    numba.config.CACHE_DIR = str(folder)
+    numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
     return True
 
 
@@ -39,4 +39,4 @@ _CACHED = _can_cache()
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function over numpy arrays. Integer arithmetic wraps; nothing is bounds-checked."""
-    return numba.njit(nogil=True, cache=_CACHED, error_model="numpy")(function)  # type: ignore[no-any-return]
+    return numba.njit(nogil=True, cache=_CACHED, error_model="numpy")(function)
