@@ -1,5 +1,6 @@
 """The store as its readers see it: a ledger of buckets, and each bucket's tokens, mapped into memory."""
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -145,12 +146,18 @@ def select_documents(cache: TokenCache, max_tokens: int) -> list[tuple[int, int]
 def held_out_documents(store: Artifact, domain: str, max_tokens: int) -> Iterator[Tokens]:
     """The held-out documents of a domain that every evaluation scores, as token arrays of two tokens or more.
 
-    All tokens but a document's first are scored, each given what stands before it in its document; their bytes are
-    those of `token_bytes.npy`. Models and count-based baselines that agree on `max_tokens` are scored on the same tokens.
+    All tokens but a document's first are scored, each given some of what stands before it in its document; their bytes
+    are those of `token_bytes.npy`. Models and count-based baselines that agree on `max_tokens` are scored on the same tokens.
     """
     cache = TokenCache.open(store, held_out_folder(domain))
     for index, take in select_documents(cache, max_tokens):
         yield cache.document(index)[:take]
+
+
+def load_token_bytes(artifact: Artifact) -> npt.NDArray[np.int32]:
+    """Bytes per token id, int32 [vocab], of a tokenizer, tokens or store artifact."""
+    with artifact.open("token_bytes.npy") as stream:
+        return np.asarray(np.load(io.BytesIO(stream.read())), np.int32)
 
 
 def held_out_folder(domain: str) -> str:

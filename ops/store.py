@@ -14,11 +14,11 @@ from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attrition import Attrition, Outcome, Outcomes, attrition, count_outcomes
+from ops.bucket_spill import DOCUMENTS, BucketSpill
 from ops.cache import LEDGER, Bucket, Counters, Ledger, held_out_folder, train_folder
 from ops.config import StoreConfig
 from ops.join import agreed_tokenizer, check_sources, read_labels, shards_of
 from ops.shards import MisalignedShardError, check_aligned, read_batches
-from ops.spill import DOCUMENTS, BucketSpill
 
 ROWS = 1024  # documents per batch of tokens: 1 M tokens of web text
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra.artifacts.artifact import Artifact
-from ops import spill, store
+from ops import bucket_spill, store
 from ops.attrition import attrition
 from ops.cache import TokenCache, read_ledger
 from ops.config import StoreConfig
@@ -121,7 +121,7 @@ def test_65536_ids_still_fit_16_bits(tmp_path: Path) -> None:
 
 
 def test_row_groups_are_even_so_that_a_documents_group_follows_from_its_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "ROWS_PER_BATCH", 4)
+    monkeypatch.setattr(bucket_spill, "ROWS_PER_BATCH", 4)
     monkeypatch.setattr("ops.cache.ROWS_PER_BATCH", 4)
     monkeypatch.setattr(store, "ROWS", 3)
     built = store_of(tmp_path, {"a": [Document(str(i), (i,)) for i in range(2, 12)]})
