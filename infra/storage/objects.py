@@ -50,10 +50,11 @@ def create_exclusive(url: str, data: bytes) -> bool:
 def read_or_none(url: str) -> bytes | None:
     """The whole object, or None if there is none."""
     filesystem, path = open_filesystem(url)
+    read = s3.read if _is_s3(filesystem) else _read
 
     def attempt() -> bytes | None:
         try:
-            return filesystem.cat_file(path)  # type: ignore[no-any-return]
+            return read(filesystem, path)
         except FileNotFoundError as error:
             if error_code(error) == "NoSuchBucket":
                 raise
@@ -136,12 +137,21 @@ def _creator_for(filesystem: AbstractFileSystem, url: str) -> Creator:
         return local.create
     if isinstance(filesystem, MemoryFileSystem):
         return memory.create
-    protocol = filesystem.protocol
-    if "s3" in ((protocol,) if isinstance(protocol, str) else protocol):
+    if _is_s3(filesystem):
         return s3.create
     raise PermanentStorageError(
         f"can't create {url}: {type(filesystem).__name__} has no conditional create that is known to be safe; use a local path or s3://"
     )
+
+
+def _is_s3(filesystem: AbstractFileSystem) -> bool:
+    """Asked by protocol, so that a local root does not import s3fs."""
+    protocol = filesystem.protocol
+    return "s3" in ((protocol,) if isinstance(protocol, str) else protocol)
+
+
+def _read(filesystem: AbstractFileSystem, path: str) -> bytes:
+    return filesystem.cat_file(path)  # type: ignore[no-any-return]
 
 
 def _put(filesystem: AbstractFileSystem, path: str, data: bytes) -> None:

@@ -67,7 +67,7 @@ class S3:
 def serving() -> Iterator[tuple[FaultyServer, str]]:
     """Start the server on a free port of loopback and point S3 clients at it."""
     try:
-        from moto.server import DomainDispatcherApplication, create_backend_app
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
         from werkzeug.serving import make_server
     except ImportError:
         if os.environ.get("CI") == "true":
