@@ -1,0 +1,39 @@
+"""The embedded shuffle: a DuckDB database in a temporary file, which sorts and groups beyond memory by spilling."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+PARTS = 16  # passes over a large group-by: each is a heartbeat, and needs a sixteenth of the memory
+
+
+@contextmanager
+def shuffle_database(memory_bytes: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A private database that is gone, with its file, when the block ends.
+
+    Args:
+        memory_bytes: DuckDB's own limit; what is larger goes to the temporary folder (TMPDIR).
+    """
+    with tempfile.TemporaryDirectory(prefix="seaway-shuffle-") as folder:
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": f"{memory_bytes // (1 << 20)}MiB",
+            "temp_directory": str(Path(folder) / "spill"),
+            "autoinstall_known_extensions": False,  # never reaches for the network
+            "preserve_insertion_order": False,  # every query here states its order
+        }
+        connection = duckdb.connect(str(Path(folder) / "shuffle.duckdb"), config=settings)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def insert(database: duckdb.DuckDBPyConnection, table: str, rows: pa.RecordBatch | pa.Table) -> None:
+    """Append Arrow rows whose columns stand in the table's order."""
+    database.register("inserted_rows", rows)
+    database.execute(f"INSERT INTO {table} SELECT * FROM inserted_rows")
+    database.unregister("inserted_rows")
