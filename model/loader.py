@@ -6,10 +6,7 @@ from infra.artifacts.artifact import Artifact
 from model.batch import Batch, batch_of
 from model.config import LoaderConfig
 from model.mixing import Draws, Ints, plan_of
-from model.packing import HeldOutBatch, held_out_batches
 from ops.cache import TokenCache, read_ledger
-
-__all__ = ["Batch", "HeldOutBatch", "MixtureLoader", "held_out_batches"]
 
 
 class MixtureLoader:

@@ -1,6 +1,5 @@
 """The store as its readers see it: a ledger of buckets, and each bucket's tokens, mapped into memory."""
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -152,12 +151,6 @@ def held_out_documents(store: Artifact, domain: str, max_tokens: int) -> Iterato
     cache = TokenCache.open(store, held_out_folder(domain))
     for index, take in select_documents(cache, max_tokens):
         yield cache.document(index)[:take]
-
-
-def load_token_bytes(artifact: Artifact) -> npt.NDArray[np.int32]:
-    """Bytes per token id, int32 [vocab], of a tokenizer, tokens or store artifact."""
-    with artifact.open("token_bytes.npy") as stream:
-        return np.asarray(np.load(io.BytesIO(stream.read())), np.int32)
 
 
 def held_out_folder(domain: str) -> str:

@@ -94,7 +94,7 @@ def cap_weights(weights: Weights, ceilings: Weights) -> Weights:
                 f"the buckets can feed only {1 - free:.3f} of training_tokens within epoch_cap; "
                 "raise epoch_cap, lower training_tokens or give weight to more buckets"
             )
-        level = np.where(capped, ceilings, rest * (free / rest.sum()) if rest.sum() > 0 else 0.0)
+        level = np.where(capped, ceilings, rest / (rest.sum() or 1.0) * free)
         above = ~capped & (level > ceilings)
         if not above.any():
             return level

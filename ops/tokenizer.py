@@ -104,6 +104,12 @@ def load_tokenizer(artifact: Artifact) -> Tokenizer:
     return tokenizer
 
 
+def load_token_bytes(artifact: Artifact) -> npt.NDArray[np.int32]:
+    """Bytes per token id, int32 [vocab], of a tokenizer, tokens or store artifact."""
+    with artifact.open("token_bytes.npy") as stream:
+        return np.asarray(np.load(io.BytesIO(stream.read())), np.int32)
+
+
 def token_bytes_of(tokenizer: Tokenizer) -> npt.NDArray[np.int32]:
     """Bytes that each token id decodes to: a byte-level token spells one character per byte; specials stand for none."""
     sizes = np.zeros(tokenizer.get_vocab_size(), np.int32)

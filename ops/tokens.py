@@ -12,10 +12,9 @@ from tokenizers import Tokenizer
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.cache import load_token_bytes
 from ops.config import TokenizeConfig
 from ops.shards import read_batches, shard_names, shard_writer
-from ops.tokenizer import END_OF_TEXT_ID, load_tokenizer
+from ops.tokenizer import END_OF_TEXT_ID, load_token_bytes, load_tokenizer
 from ops.windows import windows
 
 TOKENS = pa.schema([("id", pa.string()), ("input_ids", pa.list_(pa.int32())), ("bytes", pa.int64())])

@@ -11,25 +11,24 @@ from hypothesis import strategies as st
 from infra.artifacts.artifact import Artifact
 from model.batch import batch_of
 from model.config import LoaderConfig
-from model.loader import MixtureLoader, held_out_batches
+from model.loader import MixtureLoader
 from model.mixing import MixingPlan, plan_of, windows_in
-from ops.cache import TokenCache, held_out_documents, read_ledger
+from ops.cache import TokenCache, read_ledger
 from ops.config import MixtureConfig, MixtureStage
 from ops.mixture import mix
 from tests.builders import run_program
-from tests.ops.stores import TOKEN_BYTES, Document, store_of
+from tests.ops.stores import Document, store_of
 
 S = 8
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """Two domains of numbered documents, whose tokens all say which document they belong to; and one that is held out."""
+    """Two domains of numbered documents, whose tokens all say which document they belong to."""
     numbers = iter(range(2, 1000))
     web = [Document(f"web{i}", (next(numbers),) * (1 + i % 13), quality=i % 2) for i in range(60)]
     books = [Document(f"book{i}", (next(numbers),) * (30 + i)) for i in range(8)]
-    held_out = [Document(f"held{i}", tuple(next(numbers) for _ in range(1 + 3 * i)), held_out=True) for i in range(9)]
-    return store_of(tmp_path_factory.mktemp("store"), {"web": web, "books": [*books, *held_out]}, vocab_size=1000)
+    return store_of(tmp_path_factory.mktemp("store"), {"web": web, "books": books}, vocab_size=1000)
 
 
 @pytest.fixture(scope="module")
@@ -215,40 +214,3 @@ def test_windows_become_batches_by_the_end_of_text_alone() -> None:
     assert batch.targets.tolist() == [[5, 0, 0, 7, 0]]
     assert batch.segment_ids.tolist() == [[0, 0, 0, 1, -1]]
     assert batch.loss_weights.tolist() == [[1, 1, 0, 0, 0]]
-
-
-@pytest.mark.parametrize(("sequence_tokens", "batch_sequences"), [(4, 3), (8, 1), (64, 2)])
-def test_held_out_batches_score_every_token_but_the_first_of_each_document_once(
-    store: Artifact, sequence_tokens: int, batch_sequences: int
-) -> None:
-    documents = list(held_out_documents(store, "books", 10_000))
-    scored: dict[int, list[int]] = {i: [] for i in range(len(documents))}
-    given_: dict[int, list[int]] = {i: [] for i in range(len(documents))}
-    sizes = 0
-    for domain, batch, numbers, target_bytes in held_out_batches(store, sequence_tokens, batch_sequences, 10_000):
-        assert domain == "books"
-        assert batch.tokens.shape == (batch_sequences, sequence_tokens)
-        for row in range(batch_sequences):
-            for number, token, target, segment, weight in zip(
-                *(a[row].tolist() for a in (numbers, batch.tokens, batch.targets, batch.segment_ids, batch.loss_weights)), strict=True
-            ):
-                assert (weight, segment >= 0) == ((1, True) if number >= 0 else (0, False))
-                if number >= 0:
-                    given_[number].append(token)
-                    scored[number].append(target)
-        sizes += int(target_bytes.sum())
-    assert [scored[i] for i in scored] == [document[1:].tolist() for document in documents]
-    assert [given_[i] for i in given_] == [document[:-1].tolist() for document in documents]
-    assert sizes == TOKEN_BYTES * sum(len(document) - 2 for document in documents)
-
-
-def test_documents_of_a_held_out_row_are_segments_of_their_own(store: Artifact) -> None:
-    for _, batch, numbers, _ in held_out_batches(store, 64, 2, 10_000):
-        for row in range(2):
-            real = numbers[row] >= 0
-            assert np.array_equal(np.diff(batch.segment_ids[row][real]) != 0, np.diff(numbers[row][real]) != 0)
-            assert real.tolist() == sorted(real.tolist(), reverse=True)
-
-
-def test_a_token_cap_holds_for_each_domain(store: Artifact) -> None:
-    assert sum(int(held.batch.loss_weights.sum()) for held in held_out_batches(store, 8, 2, 20)) < 20

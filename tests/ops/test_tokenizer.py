@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from infra.artifacts.artifact import Artifact
-from ops.cache import load_token_bytes
 from ops.config import TokenizerConfig
-from ops.tokenizer import END_OF_TEXT, train_tokenizer
+from ops.tokenizer import END_OF_TEXT, load_token_bytes, train_tokenizer
 from tests.builders import run_program
 from tests.ops.conftest import CORPUS
 from tests.ops.documents import normalized_source
@@ -25,7 +24,6 @@ RETRAIN = """
 import sys, random
 from pathlib import Path
 from ops.config import TokenizerConfig
-from ops.cache import load_token_bytes
 from ops.tokenizer import train_tokenizer
 from tests.builders import run_program
 from tests.ops.conftest import CORPUS

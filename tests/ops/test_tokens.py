@@ -5,9 +5,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from infra.artifacts.artifact import Artifact
-from ops.cache import load_token_bytes
 from ops.config import TokenizeConfig
 from ops.shards import read_table, shard_names
+from ops.tokenizer import load_token_bytes
 from ops.tokens import LossyTokenizerError, encode_texts, tokenize
 from tests.builders import publish, run_program
 from tests.ops.conftest import CORPUS
