@@ -79,10 +79,9 @@ def _upgrade(engine: Engine) -> None:
 def _prepare_sqlite(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # the driver's own BEGIN comes too late and not before DDL; the listener below sends it
         for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 
-    @event.listens_for(engine, "begin")
+    @event.listens_for(engine, "begin")  # the driver's own BEGIN comes only with the first write, and not before DDL
     def begin(connection: Connection) -> None:
         connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))

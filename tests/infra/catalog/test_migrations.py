@@ -12,8 +12,7 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import inspect, text
-from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy import inspect, make_url, text
 from sqlalchemy.schema import CreateTable
 
 import infra
@@ -114,7 +113,8 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 def test_postgresql_gets_its_own_types() -> None:
-    ddl = {name: str(CreateTable(table).compile(dialect=PGDialect())) for name, table in Table.metadata.tables.items()}
+    dialect = make_url("postgresql://").get_dialect()()
+    ddl = {name: str(CreateTable(table).compile(dialect=dialect)) for name, table in Table.metadata.tables.items()}
     assert "payload JSONB NOT NULL" in ddl["artifacts"]
     assert "captured_at TIMESTAMP WITH TIME ZONE" in ddl["artifacts"]
     assert "size_bytes BIGINT NOT NULL" in ddl["files"]
