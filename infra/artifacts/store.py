@@ -24,7 +24,7 @@ from infra.artifacts.manifest import MANIFEST_NAME, PROVENANCE_NAME, FileEntry, 
 from infra.artifacts.provenance import Provenance
 from infra.artifacts.recipe import recipe_of
 from infra.artifacts.writer import Progress, Writer, silent
-from infra.storage.objects import create_exclusive, list_files, list_names, read_or_none, remove_tree, replace, sha256_of
+from infra.storage.objects import create_exclusive, list_files, list_names, persist, read_or_none, remove_tree, replace, sha256_of
 
 NO_PARTITION = "_"
 SCRATCH_FOLDER = ".scratch"
@@ -126,6 +126,7 @@ class ArtifactStore:
             return _adopt(winner, manifest)
         _verify_files(out.url, manifest.files)
         replace(f"{out.url}/{PROVENANCE_NAME}", provenance.model_dump_json(indent=1).encode())
+        persist(out.url)
         lease.require_current()
         if create_exclusive(f"{address}/{MANIFEST_NAME}", canonical_json(manifest.model_dump(mode="json"))):
             return Artifact(address, manifest)

@@ -26,7 +26,7 @@ def create(filesystem: AbstractFileSystem, path: str, data: bytes) -> bool:
             if error.errno in NO_HARD_LINKS:
                 raise PermanentStorageError(f"can't create {path}: this file system has no hard links; choose another root") from error
             raise
-    _sync_directory(Path(path).parent)
+    _sync(Path(path).parent)
     return True
 
 
@@ -34,7 +34,15 @@ def replace(filesystem: AbstractFileSystem, path: str, data: bytes) -> None:
     """Put `data` in the place of a file, in one rename."""
     with _complete_temporary(Path(path), data) as temporary:
         os.replace(temporary, path)
-    _sync_directory(Path(path).parent)
+    _sync(Path(path).parent)
+
+
+def sync_tree(path: str) -> None:
+    """Force everything below a directory to the disk: files first, then the folders that name them."""
+    for folder, _, names in os.walk(path, topdown=False):
+        for name in names:
+            _sync(Path(folder) / name)
+        _sync(Path(folder))
 
 
 def remove_tree(filesystem: AbstractFileSystem, path: str) -> None:
@@ -57,8 +65,8 @@ def _complete_temporary(target: Path, data: bytes) -> Iterator[Path]:
             temporary.unlink()
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -118,6 +118,13 @@ def sha256_of(url: str, size: int) -> str:
     return hashed.hexdigest()
 
 
+def persist(url: str) -> None:
+    """Return once everything below a URL would survive a power loss: a local disk must be asked, an object store promises it."""
+    filesystem, path = open_filesystem(url)
+    if isinstance(filesystem, LocalFileSystem):
+        retried("write", url, lambda: local.sync_tree(path))
+
+
 def remove_tree(url: str) -> None:
     """Remove everything below a URL; nothing there is fine."""
     filesystem, path = open_filesystem(url)

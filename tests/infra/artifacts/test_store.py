@@ -1,5 +1,6 @@
 """Publication: complete or invisible, one winner, no zombie."""
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -205,6 +206,31 @@ def test_hidden_files_and_folders_are_never_discovered(store: ArtifactStore, add
     store.verify(artifact)
     with pytest.raises(FileNotFoundError, match=r"has no file '\.provenance\.json'"):
         artifact.url_of(".provenance.json")
+
+
+def test_every_file_is_on_the_disk_before_the_manifest_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ArtifactStore(str(tmp_path / "root"))
+    address = store.address("normalized", "web", RECIPE)
+    lease, out = begin(store, address)
+    synced: set[int] = set()
+    synced_before_manifest: list[set[int]] = []
+    fsync, link = os.fsync, os.link
+
+    def watched_fsync(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def watched_link(source: str, target: str) -> None:
+        synced_before_manifest.append(set(synced))
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "link", watched_link)
+    artifact = publish(store, address, lease, out)
+    folder = Path(artifact.url) / artifact.manifest.directory
+    must_last = {path.stat().st_ino for path in (folder, *folder.rglob("*"))}
+    assert len(must_last) == 2 + len(FILES) + 1, "two folders, the files, the provenance"
+    assert must_last <= synced_before_manifest[-1]
 
 
 def test_provenance_tells_who_made_the_winner(store: ArtifactStore, address: str) -> None:
