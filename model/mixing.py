@@ -52,20 +52,14 @@ class MixingPlan:
         before = self._read_before(stage, block)[np.arange(len(place)), bucket]
         in_block = place - (ends - self.counts)[stage, bucket]
         epoch, index = np.divmod(before + in_block, self.windows[bucket])
-        return Draws(bucket, epoch, self._shuffle(bucket, epoch, index))
+        window = permute(index, self.windows[bucket], key_of(self.seed, WINDOW, bucket, epoch))
+        return Draws(bucket, epoch, window)
 
     def _read_before(self, stage: Ints, block: Ints) -> Ints:
         """Sequences of every bucket in all blocks before `block`: [sequences, buckets]."""
         lengths = np.diff(self.stage_blocks, append=self.stage_blocks[-1])  # the last stage has no end, and none needs it
         by_stage = np.cumsum(self.counts * lengths[:, None], axis=0) - self.counts * lengths[:, None]
         return by_stage[stage] + self.counts[stage] * (block - self.stage_blocks[stage])[:, None]
-
-    def _shuffle(self, bucket: Ints, epoch: Ints, index: Ints) -> Ints:
-        window = np.empty_like(index)
-        for one in np.unique(bucket).tolist():
-            mine = bucket == one
-            window[mine] = permute(index[mine], int(self.windows[one]), key_of(self.seed, WINDOW, one, epoch[mine]))
-        return window
 
 
 def plan_of(mixture: Mapping[str, Any], bucket_tokens: Sequence[int], sequence_tokens: int, seed: int) -> MixingPlan:

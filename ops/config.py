@@ -302,5 +302,5 @@ class MixtureConfig(ProgramConfig):
 class NgramConfig(ProgramConfig):
     """The count-based baselines, and the held-out tokens they are scored on."""
 
-    train_tokens: int = Field(16 * MiB, ge=1)  # all train buckets together, each in proportion; 400 bytes of memory a token
+    train_tokens: int = Field(16 * MiB, ge=1)  # all train buckets together, each in proportion; 130 bytes of memory a token
     held_out_tokens: int = Field(1 * MiB, ge=1)  # per domain; the evaluation of a model must use the same number

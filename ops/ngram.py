@@ -150,7 +150,7 @@ def _ratios(nats: float, tokens: int, size: int) -> Score:
 
 def _scored(stream: Stream) -> npt.NDArray[np.bool_]:
     """Every token but the first of each document."""
-    scored = stream != START
+    scored: npt.NDArray[np.bool_] = stream != START
     scored[1:] &= stream[:-1] != START
     return scored
 

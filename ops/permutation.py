@@ -41,39 +41,48 @@ def key_of(*parts: int | Ints) -> Keys:
     return np.asarray(key)
 
 
-def permute(indices: Ints, size: int, key: Keys) -> Ints:
+def permute(indices: Ints, size: int | Ints, key: Keys) -> Ints:
     """Where each index goes in the permutation of [0, size) that `key` names.
 
     Args:
         indices: int64, any shape, each in [0, size).
-        size: at most 2^62.
-        key: uint64, broadcastable to `indices`: one permutation for all, or one per index.
+        size: at most 2^62; one for all, or one per index.
+        key: uint64; one permutation for all, or one per index.
 
     Returns:
-        int64 in [0, size), in the shape of `indices`. For a fixed key it is a bijection.
+        int64 in [0, size), in the shape of `indices`. For a fixed size and key it is a bijection.
 
     Raises:
         ValueError: a size or an index is out of range.
     """
-    if not 1 <= size <= MAX_SIZE:
-        raise ValueError(f"a permutation of {size} elements is not supported; the size must be in [1, 2^62]")
     wanted = np.asarray(indices, np.int64)
-    if wanted.size and (wanted.min() < 0 or wanted.max() >= size):
-        raise ValueError(f"indices {wanted.min()}..{wanted.max()} are not all in [0, {size})")
-    half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
+    sizes = np.broadcast_to(np.asarray(size, np.int64), wanted.shape).ravel()
     keys = np.broadcast_to(key, wanted.shape).ravel()
-    values = _encrypt(wanted.ravel().astype(np.uint64), keys, half_bits)
-    outside = np.flatnonzero(values >= np.uint64(size))
+    _check(wanted.ravel(), sizes)
+    values, half_bits = wanted.ravel().astype(np.uint64), _half_bits(sizes)
+    outside = np.arange(len(values))
     while outside.size:
-        values[outside] = _encrypt(values[outside], keys[outside], half_bits)
-        outside = outside[values[outside] >= np.uint64(size)]
+        values[outside] = _encrypt(values[outside], keys[outside], half_bits[outside])
+        outside = outside[values[outside] >= sizes[outside].astype(np.uint64)]
     return values.astype(np.int64).reshape(wanted.shape)
 
 
-def _encrypt(values: Keys, keys: Keys, half_bits: int) -> Keys:
-    shift, drop = np.uint64(half_bits), np.uint64(64 - half_bits)
-    mask = np.uint64((1 << half_bits) - 1)
-    left, right = values >> shift, values & mask
+def _check(indices: Ints, sizes: Ints) -> None:
+    if not ((sizes >= 1) & (sizes <= MAX_SIZE)).all():
+        raise ValueError(f"a permutation of {sizes.min()}..{sizes.max()} elements is not supported; sizes must be in [1, 2^62]")
+    wrong = np.flatnonzero((indices < 0) | (indices >= sizes))
+    if wrong.size:
+        raise ValueError(f"index {indices[wrong[0]]} is not in [0, {sizes[wrong[0]]})")
+
+
+def _half_bits(sizes: Ints) -> Keys:
+    """Half the bits that the largest index needs, rounded up, at least 1: uint64, exact for every int64."""
+    return 1 + ((sizes[:, None] - 1) >> (2 * np.arange(1, 32)) > 0).sum(axis=1).astype(np.uint64)
+
+
+def _encrypt(values: Keys, keys: Keys, half_bits: Keys) -> Keys:
+    drop = np.uint64(64) - half_bits
+    left, right = values >> half_bits, values & ((np.uint64(1) << half_bits) - np.uint64(1))
     for turn in range(1, ROUNDS + 1):
         left, right = right, left ^ (mix64(right ^ mix64(keys ^ np.uint64(turn))) >> drop)
-    return (left << shift) | right
+    return (left << half_bits) | right

@@ -45,6 +45,12 @@ def test_a_key_per_index_gives_what_each_key_alone_gives() -> None:
     assert together.tolist() == [int(permute(np.array([3]), 100, key)[0]) for key in keys]
 
 
+def test_a_size_per_index_gives_what_each_size_alone_gives() -> None:
+    sizes = np.array([1, 2, 3, 4, 5, 16, 17, 64, 65, 2**40, 2**62])
+    together = permute(sizes - 1, sizes, key_of(7))
+    assert together.tolist() == [int(permute(np.array([size - 1]), size, key_of(7))[0]) for size in sizes.tolist()]
+
+
 @pytest.mark.parametrize("size", [2**31 + 11, 2**40 + 3, MAX_SIZE])
 def test_sizes_beyond_32_bits_neither_overflow_nor_collide(size: int) -> None:
     values = permute(np.arange(size - 1000, size), size, key_of(5))
