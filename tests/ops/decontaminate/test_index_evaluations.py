@@ -1,0 +1,118 @@
+"""The evaluation index: what goes in, whose it is, and when a build must fail."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from ops.config import EvaluationNgramsConfig, EvaluationSet
+from ops.decontaminate.evaluations import EvaluationError, items_of, observe, texts_of
+from ops.decontaminate.features import FeatureIndex
+from ops.decontaminate.index import index_evaluations
+from ops.hashing import definition
+from tests.builders import run_program
+from tests.ops.decontaminate.items import evaluation_set, prose
+from tests.ops.normalized import normalized
+
+
+def build(directory: Path, *sets: EvaluationSet, **fields: object) -> FeatureIndex:
+    config = EvaluationNgramsConfig.model_validate({"evaluations": sets, **fields})
+    return FeatureIndex.read(run_program(index_evaluations, config, directory / "index", normalized={}))
+
+
+def test_the_index_is_the_sorted_set_of_all_features_with_their_owners(tmp_path: Path) -> None:
+    texts = {"one": [prose(1, 30), "A short question here?"], "two": [prose(1, 30), prose(2, 20) + "\n\n" + prose(3, 9)]}
+    index = build(tmp_path, *(evaluation_set(tmp_path / name, name, rows) for name, rows in texts.items()))
+    owners: dict[int, set[str]] = {}
+    for name, rows in texts.items():
+        for text in rows:
+            for _, feature in definition.paragraph_features(text, 13, 3):
+                owners.setdefault(feature, set()).add(name)
+    assert index.features.tolist() == sorted(owners)
+    assert [index.owners_of([place]) for place in range(len(owners))] == [sorted(owners[f]) for f in sorted(owners)]  # type: ignore[arg-type]
+
+
+def test_missing_required_sets_fail_the_build_and_are_all_named(tmp_path: Path) -> None:
+    sets = [EvaluationSet(name=name, root=str(tmp_path / name), fields=("q",)) for name in ("gone", "lost")]
+    with pytest.raises(EvaluationError, match=r"gone has no file .*lost has no file .*required: false"):
+        build(tmp_path, *sets)
+
+
+def test_a_missing_optional_set_is_listed(tmp_path: Path) -> None:
+    config = EvaluationNgramsConfig(evaluations=(EvaluationSet(name="gone", root=str(tmp_path / "no"), fields=("q",), required=False),))
+    assert run_program(index_evaluations, config, tmp_path / "out", normalized={}).stats["missing"] == ["gone"]
+
+
+def test_a_required_set_whose_fields_hold_no_text_fails_the_build(tmp_path: Path) -> None:
+    wrong = evaluation_set(tmp_path / "e", "quiz", [prose(1, 20)]).model_copy(update={"fields": ("answer.text",)})
+    with pytest.raises(EvaluationError, match=r"quiz: the fields answer.text give no features in 1 items"):
+        build(tmp_path, wrong)
+
+
+def test_files_that_changed_since_they_were_observed_fail_the_build(tmp_path: Path) -> None:
+    planned = evaluation_set(tmp_path / "e", "quiz", [prose(1, 20)])
+    planned = planned.model_copy(update={"observed": observe(planned)})
+    build(tmp_path / "first", planned)
+    (tmp_path / "e" / "items.jsonl").write_text(json.dumps({"question": prose(2, 20)}))
+    with pytest.raises(EvaluationError, match="changed since this build was planned"):
+        build(tmp_path / "second", planned)
+
+
+def test_a_fingerprint_follows_names_and_contents_and_not_the_place(tmp_path: Path) -> None:
+    one, same = (evaluation_set(tmp_path / folder, "quiz", ["a b c d"]) for folder in ("x", "y"))
+    other = evaluation_set(tmp_path / "z", "quiz", ["a b c e"])
+    assert observe(one) == observe(same) != observe(other)
+    (tmp_path / "x" / ".hidden.jsonl").write_text("{}")
+    assert observe(one) == observe(same)
+    (tmp_path / "x" / "items.jsonl").rename(tmp_path / "x" / "renamed.jsonl")
+    assert observe(one) != observe(same)
+    assert observe(EvaluationSet(name="gone", root=str(tmp_path / "no"), fields=("q",))) == ""
+
+
+def test_fields_are_dotted_paths_through_lists() -> None:
+    item = {"doc": {"query": "Q", "choices": ["x", "y"], "gold": 1}, "qas": [{"answers": [{"text": "a"}, {"text": "b"}]}]}
+    assert list(texts_of(item, "doc.query")) == ["Q"]
+    assert list(texts_of(item, "doc.choices")) == ["x", "y"]
+    assert list(texts_of(item, "qas.answers.text")) == ["a", "b"]
+    assert list(texts_of(item, "doc.gold")) == list(texts_of(item, "doc.none.deeper")) == []
+
+
+def test_items_are_read_from_every_kind_of_file(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"q": "1"}\n\n{"q": "2"}\n')
+    (tmp_path / "b.json").write_text('{"q": "3"}')
+    (tmp_path / "c.csv").write_text('q,a\n"line one\nline two",x\n')
+    with gzip.open(tmp_path / "d.jsonl.gz", "wt") as stream:
+        stream.write('{"q": "4"}\n')
+    found = {path.name: [item["q"] for item in items_of(path)] for path in sorted(tmp_path.iterdir())}
+    assert found == {"a.jsonl": ["1", "2"], "b.json": ["3"], "c.csv": ["line one\nline two"], "d.jsonl.gz": ["4"]}
+
+
+def test_a_malformed_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"q": "1"}\n{"q": \n')
+    with pytest.raises(EvaluationError, match=r"a.jsonl, line 2: not JSON"):
+        list(items_of(tmp_path / "a.jsonl"))
+
+
+def test_a_file_of_unknown_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text("<q/>")
+    with pytest.raises(EvaluationError, match=r"can't read items from a .xml file"):
+        list(items_of(tmp_path / "a.xml"))
+
+
+def test_held_out_rows_of_every_source_are_evaluations(tmp_path: Path) -> None:
+    sources = {name: normalized(tmp_path / name, [prose(1, 30)], held_out=[prose(n, 30)]) for n, name in enumerate(("a", "b"), 2)}
+    stats = run_program(index_evaluations, EvaluationNgramsConfig(), tmp_path / "out", normalized=sources).stats
+    assert stats["evaluations"] == {f"held_out/{name}": {"items": 1, "texts": 1, "features": 18} for name in ("a", "b")}
+
+
+def test_names_of_held_out_evaluations_cannot_be_taken() -> None:
+    with pytest.raises(ValidationError, match="belong to the held-out documents"):
+        EvaluationSet(name="held_out/web", root="x", fields=("q",))
+
+
+def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
+    quiz = EvaluationSet(name="quiz", root=str(tmp_path), fields=("q",))
+    with pytest.raises(ValidationError, match="occur twice: quiz"):
+        EvaluationNgramsConfig(evaluations=(quiz, quiz))
