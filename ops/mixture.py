@@ -87,7 +87,7 @@ def cap_weights(weights: Weights, ceilings: Weights) -> Weights:
     """
     capped = np.zeros(len(weights), bool)
     while True:
-        free = 1.0 - ceilings[capped].sum()
+        free = max(0.0, 1.0 - ceilings[capped].sum())
         rest = np.where(capped, 0.0, weights)
         if rest.sum() <= 0 and free > 1e-12:
             raise MixtureError(

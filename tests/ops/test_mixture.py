@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -12,7 +12,7 @@ from ops.mixture import MixtureError, cap_weights, largest_remainder, mix
 from tests.builders import run_program
 from tests.ops.stores import Document, store_of
 
-WEIGHTS = st.lists(st.floats(0, 1), min_size=1, max_size=12).filter(lambda weights: sum(weights) > 1e-6).map(np.array)
+WEIGHTS = st.lists(st.just(0.0) | st.floats(1e-6, 1), min_size=1, max_size=12).filter(lambda weights: sum(weights) > 1e-6).map(np.array)
 
 
 @pytest.fixture
@@ -105,11 +105,14 @@ def test_rounding_keeps_the_total_and_stays_within_one(weights: np.ndarray, tota
     assert (np.abs(rounded - weights / weights.sum() * total) < 1 + 1e-6).all()
 
 
+@settings(max_examples=300)
 @given(WEIGHTS, st.lists(st.floats(0.01, 1), min_size=12, max_size=12))
 def test_capped_weights_sum_to_one_keep_the_ceilings_and_the_ratios_below_them(weights: np.ndarray, ceilings: list[float]) -> None:  # type: ignore[type-arg]
     weights = weights / weights.sum()
     ceiling = np.array(ceilings[: len(weights)])
-    if ceiling[weights > 0].sum() < 1:
+    room = ceiling[weights > 0].sum()
+    assume(abs(room - 1) > 1e-9)  # on the edge either answer is right
+    if room < 1:
         with pytest.raises(MixtureError):
             cap_weights(weights, ceiling)
         return
