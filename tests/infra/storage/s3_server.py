@@ -18,6 +18,11 @@ Fault = Callable[[App, Environ, StartResponse], Iterable[bytes]]
 ERROR_BODY = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Message></Error>"
 
 
+def pass_on(app: App, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """No fault."""
+    return app(environ, start_response)
+
+
 def refuse(status: str, code: str) -> Fault:
     """Answer with an error and do nothing."""
 
@@ -41,12 +46,14 @@ class FaultyServer:
     app: App
     faults: list[Fault] = field(default_factory=list)
     creates: int = 0
+    atomic: threading.Lock = field(default_factory=threading.Lock)  # moto looks, then puts; S3 does both in one step
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] == "PUT" and environ.get("HTTP_IF_NONE_MATCH") == "*":
-            self.creates += 1
-            if self.faults:
-                return self.faults.pop(0)(self.app, environ, start_response)
+            with self.atomic:
+                self.creates += 1
+                answer = self.faults.pop(0) if self.faults else pass_on
+                return answer(self.app, environ, start_response)
         return self.app(environ, start_response)
 
 
