@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
         ("jaccard", pa.float32()),
     ]
 )
+SORTED_SHARE = 0.25  # of the shuffle's memory: the texts of one part; sorting needs them about twice
 _DECISIONS = pa.schema([("number", pa.int64()), ("survivor", pa.int64()), *(SCHEMA.field(n) for n in SCHEMA.names[3:])])
 
 
@@ -66,7 +67,7 @@ class FuzzyDedupStats(Stats):
     alarms: tuple[str, ...]
 
 
-class RemovalAlarm(RuntimeError):
+class RemovalAlarmError(RuntimeError):
     """A source lost more than its alarm share, and the config is strict."""
 
 
@@ -85,7 +86,7 @@ def fuzzy_duplicates(config: FuzzyDedupConfig, normalized: Artifacts, minhash: A
 
     Raises:
         ValueError: the two inputs have different sources, or signatures of different parameters.
-        RemovalAlarm: see `FuzzyDedupConfig.strict`.
+        RemovalAlarmError: see `FuzzyDedupConfig.strict`.
     """
     check_signatures(normalized, minhash)
     numbering = Numbering.of(normalized)
@@ -93,7 +94,7 @@ def fuzzy_duplicates(config: FuzzyDedupConfig, normalized: Artifacts, minhash: A
         links = propose_links(database, minhash, numbering, config.max_bucket_documents, out)
         components = components_of(links.left, links.right)
         bytes_ = collect_members(database, normalized, minhash, numbering, components, config.batch_rows, out)
-        parts = 1 + 4 * bytes_ // config.shuffle_memory_bytes  # a part is sorted within a quarter of the memory
+        parts = 1 + int(bytes_ / (SORTED_SHARE * config.shuffle_memory_bytes))
         decided = decide(database, config, numbering, components, parts, out)
     for shard in numbering.shards:
         ids = read_table(normalized[shard.source], shard.name, ["id"])["id"].combine_chunks()
@@ -101,7 +102,7 @@ def fuzzy_duplicates(config: FuzzyDedupConfig, normalized: Artifacts, minhash: A
     out.write_json("samples.json", decided.samples.listing())
     stats = stats_of(config, numbering, links, components, decided)
     if config.strict and stats.alarms:
-        raise RemovalAlarm(
+        raise RemovalAlarmError(
             f"{'; '.join(stats.alarms)}. Read the samples of a run that is not strict, then raise min_containment or alarm_share"
         )
     return stats
