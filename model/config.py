@@ -1,7 +1,7 @@
 """The learner, declared once: architecture, optimizer, schedule, runs. Imports nothing heavy."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -124,7 +124,7 @@ def tiny_model() -> ModelConfig:
     return ModelConfig(
         vocab_size=64,
         width=32,
-        layers=3,
+        layers=2,
         heads=4,
         kv_heads=2,
         head_dim=8,
@@ -315,7 +315,7 @@ class EvaluateConfig(ProgramConfig):
     interval_level: float = Field(default=0.95, gt=0, lt=1)
     interval_resamples: int = Field(default=1000, ge=10)
     seed: int = Field(default=0, ge=0, lt=2**32)  # of intervals and samples
-    prompts: tuple[str, ...] = ("",)  # an empty prompt begins a document
+    prompts: tuple[Annotated[str, Field(min_length=1)], ...] = ("The ", "import ", "This is ")  # a document's first words
     sample_tokens: int = Field(default=128, ge=1)
     temperature: float = Field(default=0.8, ge=0)
 

@@ -5,13 +5,17 @@ of 0.058 in the reference runs), and any prediction far from the cells with it.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from scipy.optimize import least_squares
 
+Floats = NDArray[np.float64]
+
 MIN_POINTS_FOR_FREE_FLOOR = 5
+TOLERANCES: dict[str, Any] = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}  # a planted law comes back exactly
 FLOOR_GUESSES = np.linspace(0.0, 0.99, 34)  # starting floors as shares of the lowest loss
 
 
@@ -88,52 +92,45 @@ def standard_error(whole: PowerLaw, without: Sequence[PowerLaw], flops: float) -
     return float(np.sqrt((count - 1) / count * np.sum((predictions - predictions.mean()) ** 2)))
 
 
-def _fit_pinned(compute: NDArray[np.float64], loss: NDArray[np.float64], floor: float) -> PowerLaw:
+def _fit_pinned(compute: Floats, loss: Floats, floor: float) -> PowerLaw:
     if floor >= loss.min():
         raise ScalingError(f"a cell's loss {loss.min():.4f} is at or below the pinned floor {floor:.4f}; lower pinned_floor")
-    start = _straight_line(compute, loss - floor)
-    solution = least_squares(lambda p: _residuals(floor, p[0], p[1], compute, loss), start, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14)
-    return _law(floor, *solution.x, compute=compute)
+
+    def residuals(p: Floats) -> Floats:
+        return _residuals(floor, p[0], p[1], compute, loss)
+
+    solution = least_squares(residuals, _straight_line(compute, loss - floor), x_scale="jac", **TOLERANCES)
+    height, exponent = solution.x
+    return _law(floor, height, exponent, compute)
 
 
-def _fit_free(compute: NDArray[np.float64], loss: NDArray[np.float64]) -> PowerLaw:
+def _fit_free(compute: Floats, loss: Floats) -> PowerLaw:
     if len(loss) < MIN_POINTS_FOR_FREE_FLOOR:
         raise ScalingError(
             f"a free floor needs at least {MIN_POINTS_FOR_FREE_FLOOR} cells, there are {len(loss)}; set pinned_floor or add cells"
         )
     lowest = float(loss.min())
+    bounds = np.array([-np.inf, -np.inf, 0.0]), np.array([np.inf, np.inf, lowest])
 
-    def residuals(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    def residuals(p: Floats) -> Floats:
         return _residuals(p[2], p[0], p[1], compute, loss)
 
-    solutions = [
-        least_squares(
-            residuals,
-            [*_straight_line(compute, loss - share * lowest), share * lowest],
-            bounds=([-np.inf, -np.inf, 0.0], [np.inf, np.inf, lowest]),
-            x_scale="jac",
-            xtol=1e-14,
-            ftol=1e-14,
-            gtol=1e-14,
-        )
-        for share in FLOOR_GUESSES
-    ]
-    best = min(solutions, key=lambda solution: float(solution.cost))
-    return _law(float(best.x[2]), float(best.x[0]), float(best.x[1]), compute=compute)
+    starts = [np.append(_straight_line(compute, loss - share * lowest), share * lowest) for share in FLOOR_GUESSES]
+    solutions = [least_squares(residuals, start, bounds=bounds, x_scale="jac", **TOLERANCES) for start in starts]
+    height, exponent, floor = min(solutions, key=lambda solution: float(solution.cost)).x
+    return _law(floor, height, exponent, compute)
 
 
-def _straight_line(compute: NDArray[np.float64], excess: NDArray[np.float64]) -> list[float]:
+def _straight_line(compute: Floats, excess: Floats) -> Floats:
     """Regression of log excess on centred log compute: [log excess at the centre, exponent]."""
     slope, height = np.polyfit(compute - compute.mean(), np.log(excess), 1)
-    return [float(height), float(-slope)]
+    return np.array([height, -slope])
 
 
-def _residuals(
-    floor: float, height: float, exponent: float, compute: NDArray[np.float64], loss: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _residuals(floor: float, height: float, exponent: float, compute: Floats, loss: Floats) -> Floats:
     # Centred compute: the scale at C = 1 lies dozens of decades away and would correlate with the exponent.
     return np.asarray((floor + np.exp(height - exponent * (compute - compute.mean()))) / loss - 1.0)
 
 
-def _law(floor: float, height: float, exponent: float, *, compute: NDArray[np.float64]) -> PowerLaw:
+def _law(floor: float, height: float, exponent: float, compute: Floats) -> PowerLaw:
     return PowerLaw(floor=float(floor), log_scale=float(height + exponent * compute.mean()), exponent=float(exponent))

@@ -1,0 +1,77 @@
+"""Branch off a finished run: a cooldown with a longer context and a decaying learning rate."""
+
+import functools
+import math
+
+from infra.artifacts.artifact import Artifact
+from infra.artifacts.program import program
+from infra.artifacts.writer import Writer
+from model.config import BranchConfig
+from model.finish import TrainStats, read_state, write_finished
+from model.loop import run_to_end
+from model.run import FinishedRun, Origin, Run, data_of, read_run
+from model.schedule import branch_schedule
+
+
+@program(version="1")
+def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Artifact, out: Writer) -> TrainStats:
+    """Continue `parent` from its final state under other settings.
+
+    Parameters, optimizer state and router bias carry over; the learning rate joins the parent's next one exactly and
+    decays without a warm-up; batches start anew under another seed.
+
+    Args:
+        parent: a train or branch artifact.
+        out: like `model.train`; step numbers, tokens and FLOPs count on from the parent's.
+
+    Raises:
+        ValueError: the parent ran to the end of its schedule, so that there is no rate left to decay from, or the tokens
+            of a step don't divide by the new sequence length.
+    """
+    finished = read_run(parent)
+    run, data = branched(config, finished, parent.digest), data_of(store, mixture)
+    begin = functools.partial(read_state, parent, finished.run)
+    position = run_to_end(run, data, config.checkpoints, begin, store, mixture, out)
+    return write_finished(run, data, position, out)
+
+
+def branched(config: BranchConfig, parent: FinishedRun, parent_digest: str) -> Run:
+    """The run that a branch of `parent` is."""
+    run, state = parent.run, parent.state
+    schedule = branch_schedule(run.schedule, state.step, config.cooldown_steps, floor_share=config.floor_share)
+    if schedule.start_share <= schedule.floor_share:
+        raise ValueError(
+            f"the parent stopped at step {state.step}, at {schedule.start_share:.3g} of its peak learning rate, and a branch can't "
+            f"decay from there to {schedule.floor_share:.3g}; stop the parent earlier (stop_after_steps) or lower floor_share"
+        )
+    loader = run.loader.model_copy(
+        update={
+            "sequence_tokens": config.sequence_tokens or run.loader.sequence_tokens,
+            "batch_sequences": _batch_sequences(config, run),
+            "seed": config.loader_seed,
+        }
+    )
+    growth = max(loader.sequence_tokens / run.loader.sequence_tokens, 1.0)  # a shorter context needs no sharper attention
+    scale = run.model.qk_scale * (config.qk_scale_growth * math.log(growth) + 1)
+    return run.model_copy(
+        update={
+            "model": run.model.model_copy(update={"qk_scale": scale}),
+            "schedule": schedule,
+            "loader": loader,
+            "end_step": state.step + config.cooldown_steps,
+            "log_every_steps": config.log_every_steps,
+            "eval_every_steps": config.eval_every_steps,
+            "origin": Origin(parent=parent_digest, step=state.step, tokens=state.tokens, flops=state.flops),
+        }
+    )
+
+
+def _batch_sequences(config: BranchConfig, run: Run) -> int:
+    if config.batch_sequences is not None:
+        return config.batch_sequences
+    sequence_tokens = config.sequence_tokens or run.loader.sequence_tokens
+    if run.tokens_per_step % sequence_tokens:
+        raise ValueError(
+            f"sequence_tokens = {sequence_tokens} doesn't divide the parent's {run.tokens_per_step} tokens per step; set batch_sequences"
+        )
+    return run.tokens_per_step // sequence_tokens

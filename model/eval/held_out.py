@@ -1,0 +1,73 @@
+"""Score held-out documents, summed up per document.
+
+All tokens of a document but its first are scored, each given what stands before it in its document, at most
+`sequence_tokens` back to the start of its piece. Counting baselines that read as many tokens score the same ones.
+"""
+
+from collections.abc import Callable
+from itertools import batched
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from infra.artifacts.artifact import Artifact
+from model.config import HeldOutConfig, ModelConfig
+from model.eval.packing import batch_of, pieces_of, rows_of
+from model.eval.scores import DocumentScores
+from model.loss import token_nats
+from model.parameters import Params
+from model.step import to_device
+from ops.cache import held_out_documents, read_ledger
+from ops.tokenizer import load_token_bytes
+
+Heartbeat = Callable[[int], None]
+"""Told how many sequences are scored."""
+
+
+class HeldOutScorer:
+    """Scores one store's held-out text under one model shape. Compiles once, however often it is asked."""
+
+    def __init__(self, model: ModelConfig, store: Artifact, held_out: HeldOutConfig) -> None:
+        """Raises ValueError if the store's tokens don't fit the model."""
+        ledger = read_ledger(store)
+        if ledger.vocab_size > model.vocab_size:
+            raise ValueError(f"{store.url} has token ids below {ledger.vocab_size}, the model knows {model.vocab_size}; raise vocab_size")
+        self._domains = [bucket.domain for bucket in ledger.split("held_out")]
+        self._store, self._config = store, held_out
+        self._token_bytes = load_token_bytes(store)
+        self._nats = jax.jit(lambda params, router_bias, batch: token_nats(params, router_bias, model, batch))
+
+    def score(self, params: Params, router_bias: Array, *, heartbeat: Heartbeat) -> dict[str, DocumentScores]:
+        """Score every domain.
+
+        Returns:
+            By domain; empty if nothing is held out. Sums are float64 in document order, so they depend on the batch size
+            only through the rounding of the forward pass.
+        """
+        config, done = self._config, 0
+        scores: dict[str, DocumentScores] = {}
+        for domain in self._domains:
+            documents = list(held_out_documents(self._store, domain, config.tokens_per_domain))
+            scores[domain] = self._unscored(documents)
+            rows = rows_of(pieces_of(documents, config.sequence_tokens), config.sequence_tokens)
+            for group in batched(rows, config.batch_sequences):
+                batch = to_device(batch_of(group, config.batch_sequences, config.sequence_tokens))
+                nats = np.asarray(jax.device_get(self._nats(params, router_bias, batch)), np.float64)
+                for row, row_nats in zip(group, nats, strict=False):  # the last group is filled up with rows of padding
+                    for _, piece, place in row.places():
+                        scores[domain].nats[piece.document] += row_nats[place].sum()
+                done += len(group)
+                heartbeat(done)
+        return scores
+
+    def _unscored(self, documents: list[NDArray[Any]]) -> DocumentScores:
+        """Tokens and bytes are known before any model speaks; nats are still zero."""
+        targets = [document[1:] for document in documents]
+        return DocumentScores(
+            nats=np.zeros(len(documents)),
+            tokens=np.array([len(tokens) for tokens in targets], np.int64),
+            bytes=np.array([self._token_bytes[tokens].sum() for tokens in targets], np.int64),
+        )

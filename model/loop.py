@@ -1,0 +1,157 @@
+"""The training loop: from a start state to the run's last update, through any number of deaths on the way.
+
+A run is a function of (seed, step). Batch i is read by its number, rows are kept in the checkpoint's journal, and nothing
+that depends on the clock enters a result; so a run that was killed and resumed ends in the bytes of one that was not.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+
+from infra.artifacts.artifact import Artifact
+from infra.artifacts.config import identity_of
+from infra.artifacts.manifest import canonical_json
+from infra.artifacts.writer import Writer
+from model.checkpoint import CheckpointStore
+from model.config import CheckpointPolicy
+from model.eval.held_out import HeldOutScorer
+from model.eval.scores import summarize
+from model.loader import MixtureLoader
+from model.run import FLOPS_CONVENTIONS, Data, Run
+from model.schedule import learning_rate
+from model.state import TrainState, from_arrays, to_arrays
+from model.step import StepMeasures, make_step, state_shapes, to_device
+from model.tracker import Row, Tracker
+
+
+class NonFiniteLossError(ArithmeticError):
+    """A step's loss or gradient is no number; nothing after it is worth computing."""
+
+
+class Position(NamedTuple):
+    """Where a loop stands: `step` updates were made."""
+
+    step: int
+    state: TrainState
+    tracker: Tracker
+
+
+def run_to_end(
+    run: Run,
+    data: Data,
+    policy: CheckpointPolicy,
+    begin: Callable[[], TrainState],
+    store: Artifact,
+    mixture: Artifact,
+    out: Writer,
+) -> Position:
+    """Make every update that is still missing, from the newest checkpoint in the scratch directory or from `begin`.
+
+    Args:
+        begin: the state before the run's first update.
+
+    Raises:
+        NonFiniteLossError: at the first update whose loss or gradient is not finite.
+        CheckpointMismatchError: the scratch directory holds another run's checkpoints.
+    """
+    checkpoints = CheckpointStore(out.scratch_url, run_identity(run, data))
+    loader = MixtureLoader(store, mixture, run.loader)
+    scorer = HeldOutScorer(run.model, store, run.held_out)
+    step_of = make_step(run)
+    position = _resume(run, checkpoints, begin)
+    heart = _Heartbeat(run, out)
+
+    def score(position: Position) -> None:
+        scores = scorer.score(position.state.parameters, position.state.router_bias, heartbeat=lambda done: heart.beat(position.step))
+        if scores:
+            position.tracker.log_eval({**_spent(run, position.step), "drop_mode": "dropless", **summarize(scores)})
+
+    if position.step == run.start_step:
+        score(position)
+    due = _checkpoint_due(policy)
+    for step in range(position.step, run.end_step):
+        started = time.monotonic()
+        state, measures = step_of(position.state, to_device(loader.batch(step - run.start_step)))
+        measured = {name: float(value) for name, value in jax.device_get(measures)._asdict().items()}
+        position = Position(step + 1, state, position.tracker)
+        row = _row(run, step, measured)
+        _check_finite(row)
+        if _is_due(position.step, run.log_every_steps, run):
+            position.tracker.log_step(row)
+        heart.beat(position.step, seconds=time.monotonic() - started, loss=measured["loss"])
+        if _is_due(position.step, run.eval_every_steps, run):
+            score(position)
+        if position.step == run.end_step or due(position.step):
+            checkpoints.save(position.step, to_arrays(position.state), position.tracker.journal())
+    return position
+
+
+def run_identity(run: Run, data: Data) -> str:
+    """Whose a checkpoint is: 16 hex characters over everything that decides the run's bytes."""
+    return hashlib.sha256(canonical_json({"run": identity_of(run), "data": data.model_dump()})).hexdigest()[:16]
+
+
+def _resume(run: Run, checkpoints: CheckpointStore, begin: Callable[[], TrainState]) -> Position:
+    found = checkpoints.newest()
+    if found is None:
+        return Position(run.start_step, begin(), Tracker())
+    state = from_arrays(f"the checkpoint of step {found.step}", found.arrays, state_shapes(run))
+    return Position(found.step, state, Tracker.restore(found.journal))
+
+
+def _is_due(step: int, every_steps: int | None, run: Run) -> bool:
+    """Whether a row is due after `step` updates: on the grid, and at the run's end."""
+    own = step - run.start_step
+    return step == run.end_step or (every_steps is not None and own % every_steps == 0)
+
+
+def _row(run: Run, step: int, measured: Mapping[str, float]) -> Row:
+    """A row of `metrics.jsonl`: loss and gradient before update `step`, counters after it; `learning_rate` is a share of the peak."""
+    share = float(learning_rate(run.schedule, step))
+    rates = {
+        "muon_learning_rate": share * run.optimizer.muon_learning_rate,
+        "adam_learning_rate": share * run.optimizer.adam_learning_rate,
+    }
+    return {**_spent(run, step + 1), "learning_rate": share, **rates, **measured}
+
+
+def _spent(run: Run, step: int) -> Row:
+    return {"step": step, "tokens": run.tokens_after(step), "flops": run.flops_after(step), "flops_conventions": FLOPS_CONVENTIONS}
+
+
+def _check_finite(row: Row) -> None:
+    broken = [name for name in StepMeasures._fields if not math.isfinite(row[name])]
+    if broken:
+        raise NonFiniteLossError(
+            f"step {row['step']}: {', '.join(f'{name} is {row[name]}' for name in broken)} at {row['learning_rate']:.3g} of the peak "
+            "learning rate; lower the rates or lengthen the warm-up, and look at the documents of this step's batch"
+        )
+
+
+def _checkpoint_due(policy: CheckpointPolicy) -> Callable[[int], bool]:
+    last = [time.monotonic()]
+
+    def due(step: int) -> bool:
+        if time.monotonic() - last[0] < policy.every_s and not (policy.every_steps and step % policy.every_steps == 0):
+            return False
+        last[0] = time.monotonic()
+        return True
+
+    return due
+
+
+class _Heartbeat:
+    """Tells the outside how far the run is; speed lives here and in no artifact."""
+
+    def __init__(self, run: Run, out: Writer) -> None:
+        self._run, self._out = run, out
+        self._measures: dict[str, float] = {}
+
+    def beat(self, step: int, *, seconds: float | None = None, loss: float | None = None) -> None:
+        if seconds is not None and loss is not None:
+            self._measures = {"tokens_per_second": self._run.tokens_per_step / max(seconds, 1e-9), "loss": loss}
+        self._out.progress(step - self._run.start_step, self._run.end_step - self._run.start_step, "steps", **self._measures)

@@ -1,0 +1,141 @@
+"""A run, fully resolved, and how a finished one is read back.
+
+`config.json` holds the `Run`, `checkpoint/state.json` the `RunState`; both are the same for a run from scratch and for a branch.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from infra.artifacts.artifact import Artifact
+from infra.artifacts.config import ProgramConfig, identity_of
+from model.config import HeldOutConfig, LoaderConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig
+from model.flops import PUBLISHED, train_flops_per_token
+
+CONFIG = "config.json"
+STATE = "checkpoint/state.json"
+
+DropMode = Literal["dropless"]
+"""How the experts treat an overfull load. Every back end here gives each token all its experts."""
+
+FLOPS_CONVENTIONS: dict[str, Any] = dataclasses.asdict(PUBLISHED)
+
+
+class Data(BaseModel):
+    """Which data a number belongs to: digests of the store and the mixture."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str
+    mixture: str
+
+
+class Origin(BaseModel):
+    """Where a branch left its parent, and what had been spent up to there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    parent: str  # digest of the parent's artifact
+    step: int
+    tokens: int
+    flops: float
+
+
+class Run(ProgramConfig):
+    """Everything that decides what a run computes, the data apart.
+
+    Steps count on through branches: this run makes the updates `schedule.start_step` up to `end_step`, exclusive.
+    """
+
+    model: ModelConfig
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    loader: LoaderConfig
+    held_out: HeldOutConfig
+    seed: int
+    end_step: int
+    log_every_steps: int
+    eval_every_steps: int | None
+    origin: Origin | None = None
+
+    @property
+    def start_step(self) -> int:
+        return self.schedule.start_step
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.loader.batch_sequences * self.loader.sequence_tokens
+
+    def tokens_after(self, step: int) -> int:
+        """Tokens seen after `step` updates, the parent's included. Positions, padding among them: what the step costs."""
+        before = self.origin.tokens if self.origin else 0
+        return before + (step - self.start_step) * self.tokens_per_step
+
+    def flops_after(self, step: int) -> float:
+        """Training FLOPs spent after `step` updates, the parent's included, by `FLOPS_CONVENTIONS`."""
+        before = self.origin.flops if self.origin else 0.0
+        own_tokens = (step - self.start_step) * self.tokens_per_step
+        return before + own_tokens * train_flops_per_token(self.model, self.loader.sequence_tokens, PUBLISHED)
+
+    @property
+    def schedule_share(self) -> float:
+        """How far along its schedule the run ends: 1.0 is at the floor. Runs compare at equal shares only."""
+        return (self.end_step - self.start_step) / self.schedule.schedule_steps
+
+
+class RunState(BaseModel):
+    """Where a run stood when its checkpoint was taken."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: int  # updates made; also the step of the next update, hence the data cursor
+    tokens: int
+    flops: float
+    flops_conventions: dict[str, Any]
+    data: Data
+
+
+class FinishedRun(BaseModel):
+    """What a train or branch artifact says about itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: Run
+    state: RunState
+
+
+def resolve(config: TrainConfig) -> Run:
+    """The run that a train config declares."""
+    return Run(
+        model=config.model,
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        loader=config.loader,
+        held_out=config.held_out,
+        seed=config.seed,
+        end_step=config.end_step,
+        log_every_steps=config.log_every_steps,
+        eval_every_steps=config.eval_every_steps,
+    )
+
+
+def data_of(store: Artifact, mixture: Artifact) -> Data:
+    return Data(store=store.digest, mixture=mixture.digest)
+
+
+def read_run(checkpoint: Artifact) -> FinishedRun:
+    """Read a train or branch artifact's description."""
+    return FinishedRun(run=Run.model_validate(checkpoint.read_json(CONFIG)), state=RunState.model_validate(checkpoint.read_json(STATE)))
+
+
+def differences(expected: BaseModel, found: BaseModel) -> list[str]:
+    """Identity-bearing fields in which two configs differ, as `path: expected -> found`."""
+    return list(_differences("", identity_of(expected), identity_of(found)))
+
+
+def _differences(path: str, expected: Any, found: Any) -> list[str]:
+    if isinstance(expected, dict) and isinstance(found, dict):
+        names = sorted({*expected, *found})
+        return [row for name in names for row in _differences(f"{path}.{name}" if path else name, expected.get(name), found.get(name))]
+    return [] if expected == found else [f"{path}: {expected!r} -> {found!r}"]

@@ -1,0 +1,95 @@
+"""One update: a pure function from (state, batch) to (state, measures), compiled once."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from model.batch import Batch as HostBatch
+from model.config import ModelConfig
+from model.loss import Batch, LossSums, loss_sums
+from model.optimizer import make_optimizer
+from model.parameters import declare, init, init_router_bias
+from model.run import Run
+from model.state import TrainState
+
+
+class StepMeasures(NamedTuple):
+    """What one update says about itself; float32 scalars.
+
+    Attributes:
+        loss: nats per weighted token of this batch, before the update.
+        gradient_norm: of the whole gradient, before any optimizer.
+        router_max_violation: worst layer's (largest load of an expert / mean load) - 1; 0 is perfect balance.
+        router_min_entropy: worst layer's load entropy over ln(experts); 1 is perfect balance.
+    """
+
+    loss: Array
+    gradient_norm: Array
+    router_max_violation: Array
+    router_min_entropy: Array
+
+
+Step = Callable[[TrainState, Batch], tuple[TrainState, StepMeasures]]
+
+
+def start_state(run: Run) -> TrainState:
+    """The state before the first update of a run from scratch; a pure function of the run's seed."""
+    optimizer = make_optimizer(run.optimizer, run.schedule, declare(run.model))
+
+    def build() -> TrainState:
+        params = init(run.model, run.seed)
+        return TrainState(params, optimizer.init(params), init_router_bias(run.model))
+
+    state: TrainState = jax.jit(build)()
+    return state
+
+
+def state_shapes(run: Run) -> TrainState:
+    """Structure, shapes and dtypes of a run's state; a branch's are those of its run from scratch."""
+    shapes: TrainState = jax.eval_shape(lambda: start_state(run))
+    return shapes
+
+
+def make_step(run: Run) -> Step:
+    """Compile-ready step of a run. It donates its state: the argument is gone after the call."""
+    optimizer = make_optimizer(run.optimizer, run.schedule, declare(run.model))
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMeasures]:
+        gradient, sums = mean_gradient(state.parameters, state.router_bias, run.model, batch)
+        updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.parameters)
+        params = optax.apply_updates(state.parameters, updates)
+        return TrainState(params, optimizer_state, sums.router.next_bias), _measures(gradient, sums, run.model)
+
+    return jax.jit(step, donate_argnums=0)
+
+
+def to_device(batch: HostBatch) -> Batch:
+    """A loader's batch as the model takes it."""
+    return Batch(*(jnp.asarray(array) for array in batch))
+
+
+def mean_gradient(params: Any, router_bias: Array, model: ModelConfig, batch: Batch) -> tuple[Any, LossSums]:
+    """Gradient of the mean objective over a batch: sums first, one division."""
+
+    def objective(params: Any) -> tuple[Array, LossSums]:
+        sums = loss_sums(params, router_bias, model, batch)
+        return sums.objective_sum, sums
+
+    gradient, sums = jax.grad(objective, has_aux=True)(params)
+    return jax.tree.map(lambda g: g / sums.weight_sum, gradient), sums
+
+
+def _measures(gradient: Any, sums: LossSums, model: ModelConfig) -> StepMeasures:
+    load = sums.router.load
+    violation = jnp.max(load, axis=-1) / jnp.maximum(jnp.mean(load, axis=-1), 1e-9) - 1
+    entropy = sums.router.entropy / jnp.log(max(model.experts, 2))
+    return StepMeasures(
+        loss=sums.nats_sum / sums.weight_sum,
+        gradient_norm=optax.tree.norm(gradient),
+        router_max_violation=jnp.max(violation),
+        router_min_entropy=jnp.min(entropy),
+    )

@@ -1,0 +1,16 @@
+"""Compiled programs are kept between tests and between runs of the suite: they are most of its time."""
+
+import os
+
+import jax
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    cache = config.cache
+    assert cache is not None
+    directory = str(cache.mkdir("jax"))
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = directory  # for the processes that tests start
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    jax.config.update("jax_compilation_cache_dir", directory)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

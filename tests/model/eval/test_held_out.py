@@ -1,0 +1,79 @@
+"""Which tokens are scored, and that nothing about batching moves a score."""
+
+import math
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from infra.artifacts.artifact import Artifact
+from model.config import HeldOutConfig, tiny_model
+from model.eval.held_out import HeldOutScorer
+from model.eval.scores import DocumentScores
+from model.loss import Batch, token_nats
+from model.parameters import Params, init, init_router_bias
+from ops.cache import held_out_documents
+from tests.model.corpus import corpus
+from tests.ops.stores import TOKEN_BYTES, Document, store_of
+
+MODEL = tiny_model()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return corpus(tmp_path_factory.mktemp("corpus"))[0]
+
+
+@pytest.fixture(scope="module")
+def params() -> Params:
+    return init(MODEL, seed=3)
+
+
+def scored(store: Artifact, params: Params, **config: int) -> dict[str, DocumentScores]:
+    settings = {"sequence_tokens": 32, "tokens_per_domain": 300, "batch_sequences": 4} | config
+    return HeldOutScorer(MODEL, store, HeldOutConfig(**settings)).score(params, init_router_bias(MODEL), heartbeat=lambda done: None)
+
+
+def test_scores_equal_each_document_alone_in_its_own_row(store: Artifact, params: Params) -> None:
+    found = scored(store, params, sequence_tokens=64)
+    for domain, scores in found.items():
+        for index, document in enumerate(held_out_documents(store, domain, 300)):
+            one = jnp.asarray(document.astype(np.int32))
+            batch = Batch(one[None, :-1], one[None, 1:], jnp.zeros((1, len(one) - 1), jnp.int32), jnp.ones((1, len(one) - 1)))
+            alone = float(token_nats(params, init_router_bias(MODEL), MODEL, batch).sum())
+            assert scores.nats[index] == pytest.approx(alone, rel=1e-5)
+
+
+@pytest.mark.parametrize("batch_sequences", [1, 3, 16])
+def test_scores_do_not_depend_on_the_batch_size(store: Artifact, params: Params, batch_sequences: int) -> None:
+    expected, found = scored(store, params), scored(store, params, batch_sequences=batch_sequences)
+    for domain, scores in expected.items():
+        np.testing.assert_allclose(found[domain].nats, scores.nats, rtol=1e-5)  # the forward pass rounds per shape
+        assert found[domain].tokens.tolist() == scores.tokens.tolist()
+
+
+def test_tokens_and_bytes_are_those_of_the_selected_documents(store: Artifact, params: Params) -> None:
+    for domain, scores in scored(store, params).items():
+        documents = list(held_out_documents(store, domain, 300))
+        assert scores.tokens.tolist() == [len(document) - 1 for document in documents]
+        assert scores.bytes.tolist() == [TOKEN_BYTES * int((document[1:] > 1).sum()) for document in documents]
+        assert sum(len(document) for document in documents) == 300
+
+
+def test_a_model_that_knows_nothing_pays_about_the_logarithm_of_the_vocabulary(store: Artifact) -> None:
+    zero = init(MODEL, seed=0)
+    zero["head"] = jnp.zeros_like(zero["head"])
+    for scores in scored(store, zero).values():
+        assert scores.nats.sum() / scores.tokens.sum() == pytest.approx(math.log(MODEL.vocab_size), rel=1e-6)
+
+
+def test_a_store_without_held_out_text_scores_nothing(tmp_path: Path, params: Params) -> None:
+    store = store_of(tmp_path, {"web": [Document("a", (2, 3, 4))]})
+    assert scored(store, params) == {}
+
+
+def test_a_store_with_a_larger_vocabulary_is_refused(tmp_path: Path) -> None:
+    store = store_of(tmp_path, {"web": [Document("a", (2, 3, 4))]}, vocab_size=65)
+    with pytest.raises(ValueError, match="token ids below 65, the model knows 64"):
+        HeldOutScorer(MODEL, store, HeldOutConfig())

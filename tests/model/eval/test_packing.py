@@ -1,0 +1,40 @@
+"""Every token but a document's first is scored once, whatever the row length."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.eval.packing import batch_of, pieces_of, rows_of
+
+LENGTHS = st.lists(st.integers(2, 40), max_size=12)
+
+
+@given(lengths=LENGTHS, sequence_tokens=st.integers(2, 16))
+def test_every_token_but_a_documents_first_is_the_target_of_exactly_one_position(lengths: list[int], sequence_tokens: int) -> None:
+    documents = [np.arange(1, length + 1) + 100 * number for number, length in enumerate(lengths)]
+    rows = list(rows_of(pieces_of(documents, sequence_tokens), sequence_tokens))
+    batch = batch_of(rows, max(len(rows), 1), sequence_tokens)
+    real = batch.loss_weights > 0
+    assert batch.targets[real].tolist() == [token for document in documents for token in document[1:]]
+    assert batch.tokens[real].tolist() == [token for document in documents for token in document[:-1]]
+    assert (batch.segment_ids[~real] < 0).all()
+
+
+@given(lengths=LENGTHS, sequence_tokens=st.integers(2, 16))
+def test_rows_keep_to_their_length_and_two_neighbours_never_fit_into_one(lengths: list[int], sequence_tokens: int) -> None:
+    documents = [np.arange(length) for length in lengths]
+    sizes = [sum(len(piece.tokens) for piece in row.pieces) for row in rows_of(pieces_of(documents, sequence_tokens), sequence_tokens)]
+    assert all(0 < size <= sequence_tokens for size in sizes)
+    first = [len(row.pieces[0].tokens) for row in rows_of(pieces_of(documents, sequence_tokens), sequence_tokens)]
+    assert all(size + following > sequence_tokens for size, following in zip(sizes, first[1:], strict=False))
+
+
+@given(lengths=LENGTHS)
+def test_pieces_of_one_row_are_segments_of_their_own(lengths: list[int]) -> None:
+    documents = [np.full(length, number) for number, length in enumerate(lengths)]
+    rows = list(rows_of(pieces_of(documents, 16), 16))
+    batch = batch_of(rows, max(len(rows), 1), 16)
+    for tokens, segments in zip(batch.tokens, batch.segment_ids, strict=True):
+        changes = np.diff(segments)[segments[1:] >= 0] != 0
+        boundaries = np.diff(tokens)[segments[1:] >= 0] != 0
+        assert (changes | ~boundaries).all()
