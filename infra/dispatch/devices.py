@@ -31,21 +31,22 @@ class _Family:
     kind: Kind
     chips_per_host: int
     peak_flops_per_chip: float
+    parts_of_a_host: tuple[int, ...]  # chips that are rented as less than a host
     cores_per_chip: int = 1  # v4 and v5p are named by TensorCores, two a chip
 
 
 # Vendors' data sheets: dense bfloat16, without sparsity.
 _GPUS = {
-    "h100": _Family("gpu", 8, 989e12),
-    "h200": _Family("gpu", 8, 989e12),
-    "b200": _Family("gpu", 8, 2250e12),
-    "gb200": _Family("gpu", 4, 2500e12),  # one NVL72 tray is a host of four
+    "h100": _Family("gpu", 8, 989e12, (1, 2, 4)),
+    "h200": _Family("gpu", 8, 989e12, (1, 2, 4)),
+    "b200": _Family("gpu", 8, 2250e12, (1, 2, 4)),
+    "gb200": _Family("gpu", 4, 2500e12, (1, 2)),  # one NVL72 tray is a host of four
 }
 _TPUS = {
-    "v4": _Family("tpu", 4, 275e12, cores_per_chip=2),
-    "v5p": _Family("tpu", 4, 459e12, cores_per_chip=2),
-    "v5e": _Family("tpu", 4, 197e12),
-    "v6e": _Family("tpu", 4, 918e12),
+    "v4": _Family("tpu", 4, 275e12, (), cores_per_chip=2),
+    "v5p": _Family("tpu", 4, 459e12, (), cores_per_chip=2),
+    "v5e": _Family("tpu", 4, 197e12, (1,)),
+    "v6e": _Family("tpu", 4, 918e12, (1,)),
 }
 _CPU = Device("cpu", "cpu", chips=0, hosts=1, processes_per_host=1, peak_flops_per_chip=0.0)
 
@@ -72,7 +73,7 @@ def _sized(name: str, families: dict[str, _Family], family_name: str, size: int)
     if family is None:
         raise _unknown(name)
     chips, rest = divmod(size, family.cores_per_chip)
-    if rest or chips < 1 or (chips > family.chips_per_host and chips % family.chips_per_host):
+    if rest or chips < 1 or (chips % family.chips_per_host and chips not in family.parts_of_a_host):
         raise ValueError(
             f"device {name!r}: {size} doesn't fill whole hosts; a {family_name} host has {family.chips_per_host * family.cores_per_chip}"
         )

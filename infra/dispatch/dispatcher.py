@@ -145,10 +145,13 @@ class _Run:
     def to_the_end(self) -> Outcome:
         started_s = self._dispatcher.clock()
         since: int | None = None
-        while (artifact := self._published()) is None:
+        artifact = self._published()
+        while artifact is None:
             records = self._dispatcher.patiently(lambda: attempts(self._job.address))
-            since = last_of_earlier_runs(records) if since is None else since
-            self._act(View(records, since, self._silent_s(records)))
+            artifact = self._published()  # after the records: whoever ended as succeeded had published before
+            if artifact is None:
+                since = last_of_earlier_runs(records) if since is None else since
+                self._act(View(records, since, self._silent_s(records)))
         return self._outcome(artifact, self._dispatcher.clock() - started_s)
 
     def _published(self) -> Artifact | None:
@@ -170,7 +173,7 @@ class _Run:
                 self._pause(pause_s, None)
                 self._paused_after = after
             case Claim(after):
-                self._claim(after)
+                self._claim(after, view.records[-1] if view.records else None)
             case Wait():
                 self._pause(dispatcher.poll_interval_s, None)
             case Fence(attempt, silent_s):
@@ -179,13 +182,21 @@ class _Run:
             case GiveUp(why=why):
                 self._give_up(view.records[-1], why)
 
-    def _claim(self, after: int) -> None:
+    def _claim(self, after: int, last: AttemptRecord | None) -> None:
         """Take the next attempt number; if somebody else was faster, the next look will show it."""
+        if last is not None and last.extra.get("backend") == self._dispatcher.backend.identity:
+            self._require_over(last)
         uid = self._dispatcher.mint_uid()
         extra = {"backend": self._dispatcher.backend.identity, "job_id": job_id(self._job, after + 1)}
         with suppress(LeaseHeld, LeaseLost):
             self._dispatcher.patiently(lambda: claim(self._job.address, uid=uid, after=after, extra=extra))
             self._claimed.add(uid)
+
+    def _require_over(self, last: AttemptRecord) -> None:
+        """An attempt here that another engine's dispatcher took for dead may live: two must never share this engine."""
+        handle = Handle(job_id(self._job, last.token), Attempt(last.token, last.uid))
+        while not self._dispatcher.patiently(lambda: self._dispatcher.backend.cancel(handle)):
+            self._pause(self._dispatcher.poll_interval_s, None)
 
     def _follow(self, attempt: Attempt) -> None:
         """Start the attempt or attach to it, and follow it to its end."""

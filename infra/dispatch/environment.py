@@ -30,6 +30,7 @@ def environment(resources: Resources, inherited: Mapping[str, str]) -> dict[str,
     return {
         **inherited,
         "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "1",  # what a killed process printed must be in its log
         "PYTHONPATH": ":".join(dict.fromkeys(paths)),
         **{name: str(resources.cpus) for name in _THREAD_VARIABLES},
         **resources.env,

@@ -27,6 +27,7 @@ from infra.dispatch.backend import EngineState, Handle, JobRejected
 from infra.dispatch.endings import End, Ending
 from infra.dispatch.environment import environment
 from infra.dispatch.job import Attempt, Job, Resources, job_id, write_spec
+from infra.storage.errors import storage_errors
 from infra.supervise.processes import start_of, wait_until
 from infra.supervise.state import ENDED_NAME, read_started, write_whole
 
@@ -64,8 +65,7 @@ class LocalBackend:
         handle = Handle(job_id(job, attempt.number), attempt)
         spec_url = write_spec(job, attempt)
         folder = self._folder(handle)
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / "submit.lock"):
+        with storage_errors("keep the job's state in", str(folder)), _locked(folder / "submit.lock"):
             known = _read_submission(folder)
             if known is not None and known.uid != attempt.uid:
                 self._discard(folder)  # of a store that was removed and made anew: its attempt 1 is not this one
@@ -94,7 +94,7 @@ class LocalBackend:
     def cancel(self, handle: Handle) -> bool:
         folder = self._folder(handle)
         submission = _read_submission(folder)
-        if submission is None:
+        if submission is None or submission.uid != handle.attempt.uid:
             return True
         self._signal_supervisor(folder, signal.SIGTERM)
         if not wait_until(lambda: self._is_over(handle), submission.kill_grace_s + _CANCEL_MARGIN_S):
@@ -129,7 +129,15 @@ class LocalBackend:
                 (os.POSIX_SPAWN_DUP2, alive, _ALIVE_DESCRIPTOR),
             ]
             # posix_spawn and not subprocess: the process is not ours to wait for, and it may outlive us
-            pid = os.posix_spawn(sys.executable, command, environment(resources, os.environ), file_actions=actions, setsid=True)
+            pid = os.posix_spawn(
+                sys.executable,
+                command,
+                environment(resources, os.environ),
+                file_actions=actions,
+                setsid=True,
+                setsigmask=[],  # whatever the starter blocks or ignores, the job must hear
+                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1],
+            )
             self._children.add(pid)
 
     def _discard(self, folder: Path) -> None:
@@ -172,6 +180,7 @@ def _require_runnable(title: str, resources: Resources) -> None:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int]:
     """Hold an exclusive lock; give its descriptor. A process that inherits the descriptor holds on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield stream.fileno()

@@ -16,9 +16,10 @@ from infra.artifacts.store import ArtifactStore
 from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher, JobCancelled, JobDetached, JobFailed
 from infra.dispatch.endings import Ending
-from infra.dispatch.job import Job, Resources, Timeouts
+from infra.dispatch.job import Job, Resources, Timeouts, attempt_directory
 from infra.dispatch.local import LocalBackend
-from infra.dispatch.messages import Message
+from infra.dispatch.messages import Message, MessageReader, messages_url
+from infra.storage.errors import StorageError
 from infra.supervise.state import read_started
 from tests.infra.dispatch.builders import QUICK, job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import CountConfig, FaultConfig, JoinConfig, count, fail, join
@@ -172,9 +173,13 @@ def test_a_killed_worker_is_replaced_and_resumes_from_scratch_space(dispatcher: 
     running = in_background(dispatcher, job)
     first = arrived(gate)
     os.kill(first, signal.SIGKILL)
-    wait_for(lambda: len(list(gate.glob("worker-*"))) == 2, "the second attempt at the gate: it resumed at the same number")
+    wait_for(lambda: len(list(gate.glob("worker-*"))) == 2, "the second attempt at the gate")
     (gate / "open").touch()
     outcome = running.result()
+    told = [
+        message.progress["done"] for message in MessageReader(messages_url(attempt_directory(job.address, 2))).drain() if message.progress
+    ]
+    assert told[0] == 6, "five numbers were saved by the first attempt"
     assert outcome.attempts == 2
     assert outcome.artifact.digest == undisturbed(dispatcher, store)
 
@@ -301,6 +306,21 @@ def test_a_published_artifact_counts_though_its_process_was_killed_afterwards(di
     os.kill(worker, signal.SIGKILL)
     assert running.result().artifact.digest == other.digest
     assert attempts(job.address)[0].ended == "succeeded"
+
+
+def test_a_run_after_a_reported_failure_tries_again(dispatcher: Dispatcher, store: ArtifactStore, tmp_path: Path):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    job = job_of(store, fail, FaultConfig(fault="raise", marks=str(marks)))
+    with pytest.raises(JobFailed):
+        dispatcher.run(job)
+    assert (dispatcher.run(job).how, len(attempts(job.address))) == ("built", 2)
+
+
+def test_a_state_folder_that_cannot_be_made_is_one_clear_sentence(store: ArtifactStore, tmp_path: Path):
+    (tmp_path / "state").touch()
+    with pytest.raises(StorageError, match=r"can't keep the job's state in .*a parent of this path is a file"):
+        Dispatcher(store, LocalBackend(tmp_path / "state")).run(job_of(store, count, CountConfig()))
 
 
 def test_a_job_that_this_machine_cannot_run_is_refused_with_advice(dispatcher: Dispatcher, store: ArtifactStore):
