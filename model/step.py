@@ -40,11 +40,11 @@ def start_state(run: Run) -> TrainState:
     """The state before the first update of a run from scratch; a pure function of the run's seed."""
     optimizer = make_optimizer(run.optimizer, run.schedule, declare(run.model))
 
-    def build() -> TrainState:
-        params = init(run.model, run.seed)
+    def build(seed: Any) -> TrainState:
+        params = init(run.model, seed)
         return TrainState(params, optimizer.init(params), init_router_bias(run.model))
 
-    state: TrainState = jax.jit(build)()
+    state: TrainState = jax.jit(build)(run.seed)  # the seed is an argument, so one program starts every seed
     return state
 
 
