@@ -33,9 +33,9 @@ class PydocSource(Source):
     snapshot: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")  # an instant in UTC
     host: str = "pydoc.localhost"  # a name of RFC 6761: never leaves the machine; the port is not part of any URL
     seeds: tuple[str, ...] = ("/index.html", "/topics.html", "/keywords.html")
-    max_pages: int = Field(1_000, ge=1)
-    max_page_bytes: int = Field(16 * MiB, ge=1)
-    max_warc_bytes: int = Field(1024 * MiB, ge=1)
+    max_pages: int = Field(default=1_000, ge=1)
+    max_page_bytes: int = Field(default=16 * MiB, ge=1)
+    max_warc_bytes: int = Field(default=1024 * MiB, ge=1)
     delay_s: float = execution_only(0.0, ge=0)  # our own server on our own machine needs no mercy
     timeout_s: float = execution_only(60.0, gt=0)
 
@@ -52,7 +52,7 @@ class FilesSource(Source):
     root: str = execution_only()
     include: tuple[str, ...] = ("**/*",)
     exclude: tuple[str, ...] = ()
-    max_file_bytes: int = Field(4 * MiB, ge=1)
+    max_file_bytes: int = Field(default=4 * MiB, ge=1)
 
 
 class WarcSource(Source):
@@ -60,7 +60,7 @@ class WarcSource(Source):
 
     kind: Literal["warc"] = "warc"
     root: str = execution_only()
-    include: tuple[str, ...] = ("**/*.warc", "**/*.warc.gz", "**/*.arc", "**/*.arc.gz")
+    include: tuple[str, ...] = ("**/*.warc", "**/*.warc.gz", "**/*.warc.zst", "**/*.arc", "**/*.arc.gz")
     exclude: tuple[str, ...] = ()
 
 
@@ -77,7 +77,7 @@ class JsonlSource(Source):
     exclude: tuple[str, ...] = ()
     text_field: str = "text"
     uri_field: str = "id"
-    max_line_bytes: int = Field(64 * MiB, ge=1)
+    max_line_bytes: int = Field(default=64 * MiB, ge=1)
 
 
 SourceSpec = Annotated[PydocSource | FilesSource | WarcSource | JsonlSource, Field(discriminator="kind")]
@@ -97,7 +97,7 @@ class ExtractConfig(ProgramConfig):
     """How payloads become text."""
 
     html: Literal["resiliparse"] = "resiliparse"
-    max_payload_bytes: int = Field(16 * MiB, ge=1)  # decoded; the largest page in Common Crawl's samples is 1 MiB, books reach 10
+    max_payload_bytes: int = Field(default=16 * MiB, ge=1)  # decoded; well above the 1 to 5 MiB at which Common Crawl cuts
     text_media_types: tuple[str, ...] = (  # taken as they are, after decoding
         "text/plain",
         "text/markdown",
@@ -106,15 +106,15 @@ class ExtractConfig(ProgramConfig):
         "text/x-source",
     )
     html_media_types: tuple[str, ...] = ("text/html", "application/xhtml+xml")
-    max_undecodable: float = Field(0.01, ge=0, le=1)  # share of characters that no charset could explain
+    max_undecodable: float = Field(default=0.01, ge=0, le=1)  # share of characters that no charset could explain
 
 
 class NormalizeConfig(ProgramConfig):
     """Document identity, shards and the held-out split."""
 
-    shard_bytes: int = Field(256 * MiB, ge=1)  # UTF-8 bytes of text a shard
-    max_whitespace_run: int = Field(128, ge=1, le=1000)  # characters; the longest whitespace token of the Llama tokenizer is 128
-    held_out_rate: float = Field(0.001, ge=0, le=1)
+    shard_bytes: int = Field(default=256 * MiB, ge=1)  # UTF-8 bytes of text a shard
+    max_whitespace_run: int = Field(default=128, ge=1, le=1000)  # characters; the longest whitespace token of the Llama tokenizer is 128
+    held_out_rate: float = Field(default=0.001, ge=0, le=1)
     held_out_salt: str = "seaway-held-out-1"
     spill_bytes: int = execution_only(256 * MiB, ge=1)  # memory for rows on their way to a shard; never changes the result
 
@@ -169,7 +169,8 @@ class EvaluationSet(ProgramConfig):
 class EvaluationNgramsConfig(ProgramConfig):
     """What counts as evaluation text, and as boilerplate that every source has.
 
-    A feature is an n-gram of whitespace tokens with at least one letter, or a whole short paragraph.
+    A feature is an n-gram of whitespace tokens with at least one letter, or a whole short paragraph of an item
+    that has nothing longer.
     """
 
     evaluations: tuple[EvaluationSet, ...] = ()

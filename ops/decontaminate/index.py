@@ -89,10 +89,22 @@ class Gathered:
     texts: int = 0
     features: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
-    def add(self, texts: TextColumn, ngram_tokens: int, short_paragraph_tokens: int) -> None:
-        found, _ = features_of_column(texts, ngram_tokens, short_paragraph_tokens)
+    def add_items(self, texts: pa.Array, ngram_tokens: int, short_paragraph_tokens: int) -> None:
+        """Add evaluation texts: their n-grams, or their short paragraphs where they have nothing longer.
+
+        A short paragraph beside longer ones ("Options:", "from typing import List") identifies no item.
+        """
+        counts = self.add_ngrams(texts, ngram_tokens)
+        short = TextColumn.of(texts.filter(pa.array(counts == 0)))
+        found, _ = features_of_column(short, ngram_tokens, short_paragraph_tokens)
         self.features = np.union1d(self.features, found)
-        self.texts += texts.rows
+
+    def add_ngrams(self, texts: pa.Array, ngram_tokens: int) -> NDArray[np.int64]:
+        """Add the n-grams of texts; returns how many each text has."""
+        found, starts = features_of_column(TextColumn.of(texts), ngram_tokens, ngram_tokens)
+        self.features = np.union1d(self.features, found)
+        self.texts += len(texts)
+        return np.diff(starts)
 
 
 def gather_sets(config: EvaluationNgramsConfig, out: Writer) -> tuple[list[Gathered], list[str]]:
@@ -127,10 +139,10 @@ def gather_set(evaluation: EvaluationSet, config: EvaluationNgramsConfig, out: W
             gathered.items += 1
             waiting.extend(text for name in evaluation.fields for text in texts_of(item, name))
             if len(waiting) >= TEXTS_PER_BATCH:
-                gathered.add(TextColumn.of(pa.array(waiting, pa.string())), config.ngram_tokens, config.short_paragraph_tokens)
+                gathered.add_items(pa.array(waiting, pa.string()), config.ngram_tokens, config.short_paragraph_tokens)
                 waiting.clear()
                 out.progress(gathered.items, None, "items")
-    gathered.add(TextColumn.of(pa.array(waiting, pa.string())), config.ngram_tokens, config.short_paragraph_tokens)
+    gathered.add_items(pa.array(waiting, pa.string()), config.ngram_tokens, config.short_paragraph_tokens)
     return gathered
 
 
@@ -139,7 +151,7 @@ def gather_held_out(source: str, normalized: Artifact, config: EvaluationNgramsC
     gathered = Gathered(f"{HELD_OUT_FOLDER}{source}")
     for texts in _held_out_texts(normalized, config.batch_rows):
         gathered.items += len(texts)
-        gathered.add(TextColumn.of(texts), config.ngram_tokens, config.ngram_tokens)
+        gathered.add_ngrams(texts, config.ngram_tokens)
         out.progress(gathered.items, None, "held-out documents")
     return gathered
 

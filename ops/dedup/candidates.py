@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from infra.artifacts.artifact import Artifacts
 from infra.artifacts.writer import Writer
 from ops.dedup.numbering import Numbering
-from ops.dedup.shuffle import PARTS, insert
+from ops.dedup.shuffle import insert, parts_for
 from ops.shards import read_batches
 
 
@@ -39,18 +39,23 @@ def propose_links(
             inside a run still meet, and no component grows without bound through one bucket.
     """
     database.execute("CREATE TABLE buckets (bucket UBIGINT, number BIGINT)")
+    entries = 0
     for shard in numbering.shards:
         number = shard.start
         for batch in read_batches(minhash[shard.source], shard.name, ["buckets"]):
             insert(database, "buckets", _exploded(batch["buckets"], number))
             number += batch.num_rows
             out.progress(number, numbering.documents, "signatures read")
+            entries += len(batch["buckets"].flatten())
     links, sizes = [], []
-    for part in range(PARTS):
-        database.execute(_REPEATED, {"part": part, "parts": PARTS})
+    parts = parts_for(entries)
+    for part in range(parts):
+        database.execute(_REPEATED, {"part": part, "parts": parts})
         sizes.append(database.execute("SELECT size FROM repeated").fetchnumpy()["size"])
         links.append(database.execute(_STARS, {"cap": max_bucket_documents}).fetchnumpy())
-        out.progress(part + 1, PARTS, "parts grouped")
+        if (sizes[-1] > max_bucket_documents).any():
+            links.append(database.execute(_RUNS, {"cap": max_bucket_documents}).fetchnumpy())
+        out.progress(part + 1, parts, "parts grouped")
     size = np.concatenate(sizes)
     return Links(
         left=np.concatenate([found["head"] for found in links]).astype(np.int64),
@@ -68,9 +73,11 @@ FROM buckets WHERE bucket % $parts = $part GROUP BY bucket HAVING count(*) > 1
 """
 
 _STARS = """
+SELECT DISTINCT head, number FROM buckets JOIN repeated USING (bucket) WHERE head <> number AND size <= $cap
+"""
+
+_RUNS = """
 SELECT DISTINCT head, number FROM (
-    SELECT head, number FROM buckets JOIN repeated USING (bucket) WHERE size <= $cap
-    UNION ALL
     SELECT min(number) OVER (PARTITION BY bucket, run) AS head, number FROM (
         SELECT bucket, number, (row_number() OVER (PARTITION BY bucket ORDER BY number) - 1) // $cap AS run
         FROM buckets JOIN repeated USING (bucket) WHERE size > $cap

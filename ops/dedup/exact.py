@@ -9,7 +9,7 @@ from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.config import ExactDedupConfig
 from ops.dedup.numbering import Numbering, Shard
-from ops.dedup.shuffle import PARTS, insert, shuffle_database
+from ops.dedup.shuffle import insert, parts_for, shuffle_database
 from ops.shards import read_batches, read_table, write_table
 
 SCHEMA = pa.schema([("id", pa.string()), ("is_duplicate", pa.bool_()), ("survivor_source", pa.string()), ("survivor_id", pa.string())])
@@ -57,24 +57,25 @@ def find_repeats(
     """The documents to remove, ascending, and the one that survives in place of each."""
     found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     with shuffle_database(config.shuffle_memory_bytes) as database:
-        database.execute("CREATE TABLE documents (id VARCHAR, part UTINYINT, rank BIGINT)")
+        database.execute("CREATE TABLE documents (id VARCHAR, prefix INTEGER, rank BIGINT)")
         for shard in numbering.shards:
             number = shard.start
             for batch in read_batches(normalized[shard.source], shard.name, ["id", "is_held_out"]):
                 insert(database, "documents", _ranked(batch, number))
                 number += batch.num_rows
                 out.progress(number, numbering.documents, "documents read")
-        for part in range(PARTS):
+        parts = parts_for(numbering.documents)
+        for part in range(parts):
             rows = database.execute(
                 """
-                WITH part AS (SELECT id, rank FROM documents WHERE part = $part),
+                WITH part AS (SELECT id, rank FROM documents WHERE prefix % $parts = $part),
                 repeated AS (SELECT id, min(rank) AS survivor FROM part GROUP BY id HAVING count(*) > 1)
                 SELECT rank, survivor FROM part JOIN repeated USING (id) WHERE rank <> survivor
                 """,
-                {"part": part},
+                {"part": part, "parts": parts},
             ).fetchnumpy()
             found.append((_number(rows["rank"]), _number(rows["survivor"])))
-            out.progress(part + 1, PARTS, "parts grouped")
+            out.progress(part + 1, parts, "parts grouped")
     numbers, survivors = (np.concatenate(side) for side in zip(*found, strict=True))
     order = np.argsort(numbers)
     return numbers[order], survivors[order]
@@ -83,8 +84,8 @@ def find_repeats(
 def _ranked(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
     held_out = batch["is_held_out"].to_numpy(zero_copy_only=False)
     ranks = np.arange(start, start + batch.num_rows) + np.where(held_out, 0, TRAIN)
-    parts = np.array([int(document[0], 16) for document in batch["id"].to_pylist()], np.uint8)  # hashes, so evenly spread
-    return pa.record_batch({"id": batch["id"], "part": pa.array(parts), "rank": pa.array(ranks)})
+    prefixes = np.array([int(document[:4], 16) for document in batch["id"].to_pylist()], np.int32)  # ids are hashes, so evenly spread
+    return pa.record_batch({"id": batch["id"], "prefix": pa.array(prefixes), "rank": pa.array(ranks)})
 
 
 def _number(ranks: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ def build(directory: Path, *sets: EvaluationSet, **fields: object) -> FeatureInd
 
 
 def test_the_index_is_the_sorted_set_of_all_features_with_their_owners(tmp_path: Path) -> None:
-    texts = {"one": [prose(1, 30), "A short question here?"], "two": [prose(1, 30), prose(2, 20) + "\n\n" + prose(3, 9)]}
+    texts = {"one": [prose(1, 30), "A short question here?"], "two": [prose(1, 30), prose(2, 20) + "\n\n" + prose(3, 25), prose(4, 12)]}
     index = build(tmp_path, *(evaluation_set(tmp_path / name, name, rows) for name, rows in texts.items()))
     owners: dict[int, set[str]] = {}
     for name, rows in texts.items():
@@ -32,6 +32,14 @@ def test_the_index_is_the_sorted_set_of_all_features_with_their_owners(tmp_path:
                 owners.setdefault(feature, set()).add(name)
     assert index.features.tolist() == sorted(owners)
     assert [index.owners_of([place]) for place in range(len(owners))] == [sorted(owners[f]) for f in sorted(owners)]  # type: ignore[arg-type]
+
+
+def test_short_paragraphs_count_only_where_an_item_has_nothing_longer(tmp_path: Path) -> None:
+    long, short = prose(1, 30), ["Choose one of these:", "all of the above"]
+    index = build(tmp_path, evaluation_set(tmp_path / "e", "quiz", ["\n\n".join([short[0], long]), "\n\n".join(short)]))
+    expected = [definition.window_hash(definition.word_units(text)) for text in short]
+    expected += [feature for _, feature in definition.paragraph_features(long, 13, 13)]
+    assert index.features.tolist() == sorted(expected)
 
 
 def test_missing_required_sets_fail_the_build_and_are_all_named(tmp_path: Path) -> None:

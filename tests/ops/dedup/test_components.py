@@ -72,7 +72,9 @@ def test_a_long_chain_is_one_component() -> None:
     assert (found.count, found.largest) == (1, 5_001)
 
 
-def test_documents_that_share_a_bucket_are_linked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows_per_part", [4_000_000, 20])
+def test_documents_that_share_a_bucket_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_part: int) -> None:
+    monkeypatch.setattr("ops.dedup.shuffle.ROWS_PER_PART", rows_per_part)
     rng = random.Random(3)
     buckets = [rng.sample(range(60), rng.randint(0, 4)) for _ in range(80)]
     links = links_of(tmp_path, buckets)

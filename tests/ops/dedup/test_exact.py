@@ -52,8 +52,9 @@ def test_every_shard_has_a_file_with_all_its_rows(tmp_path: Path) -> None:
             assert read_table(result, f"{source}/{name}")["id"].equals(read_table(artifact, name)["id"])
 
 
-@pytest.mark.parametrize("shards", [1, 4])
-def test_one_survivor_per_text_agrees_with_a_dict(tmp_path: Path, shards: int) -> None:
+@pytest.mark.parametrize(("shards", "rows_per_part"), [(1, 4_000_000), (4, 4_000_000), (2, 9)])
+def test_one_survivor_per_text_agrees_with_a_dict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, rows_per_part: int) -> None:
+    monkeypatch.setattr("ops.dedup.shuffle.ROWS_PER_PART", rows_per_part)
     texts = {source: [f"text {n}" for n in range(start, start + 40)] for source, start in (("a", 0), ("b", 20), ("c", 30))}
     sources = {source: normalized(tmp_path / source, rows, shards=shards) for source, rows in texts.items()}
     result = run_program(exact_duplicates, ExactDedupConfig(), tmp_path / "out", normalized=sources)
