@@ -31,6 +31,7 @@ from infra.storage.errors import storage_errors
 from infra.supervise.processes import start_of, wait_until
 from infra.supervise.state import ENDED_NAME, read_started, write_whole
 
+FOLDER_VARIABLE = "SEAWAY_JOB_FOLDER"  # in every process of an attempt, so that `ps e` tells whose it is
 _ALIVE_DESCRIPTOR = 3  # in the supervisor
 _CANCEL_MARGIN_S = 10.0  # beyond the worker's own grace, for the supervisor to record the end
 _KILL_DEADLINE_S = 10.0
@@ -132,7 +133,7 @@ class LocalBackend:
             pid = os.posix_spawn(
                 sys.executable,
                 command,
-                environment(resources, os.environ),
+                {**environment(resources, os.environ), FOLDER_VARIABLE: str(folder)},
                 file_actions=actions,
                 setsid=True,
                 setsigmask=[],  # whatever the starter blocks or ignores, the job must hear

@@ -7,7 +7,7 @@ from infra.dispatch.endings import Ending, describe, ending_of
 from infra.supervise.pulse import Failure
 
 _CLOCKS = (Ending.STALLED, Ending.TIMED_OUT)
-_OURS = (0, -signal.SIGTERM, -signal.SIGKILL)
+_OURS = (0, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGUSR1)  # the last kills a worker that could not yet dump its stacks
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ class CountConfig(ProgramConfig):
     numbers: int = 10
     gate: str | None = execution_only(None)  # a folder: `passed-N` is made on the way, and number N waits for `open`
     gate_at: int = execution_only(5)
+    children: int = execution_only(0)  # processes that sleep beside the work and are never ended
 
 
 class CountStats(Stats):
@@ -29,6 +30,8 @@ class CountStats(Stats):
 @program(version="1")
 def count(config: CountConfig, out: Writer) -> CountStats:
     """Write the numbers, resuming from what a killed attempt had saved."""
+    for _ in range(config.children):
+        _start_a_sleeper()
     progress = Path(out.scratch_url)
     progress.mkdir(parents=True, exist_ok=True)
     saved = progress / "numbers.txt"
@@ -117,10 +120,16 @@ def _hide_bytes(out: Writer) -> CountStats:
     return CountStats(numbers=1)
 
 
-def _leave_a_child(out: Writer) -> CountStats:
+def _start_a_sleeper() -> int:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     child.returncode = 0  # disowned: the supervisor has to find it
-    out.write_json("child.json", {"pid": 0})
+    return child.pid
+
+
+def _leave_a_child(out: Writer) -> CountStats:
+    child = _start_a_sleeper()
+    Path(out.scratch_url).mkdir(parents=True)
+    Path(out.scratch_url, "child").write_text(str(child))
     return CountStats(numbers=1)
 
 

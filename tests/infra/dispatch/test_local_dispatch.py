@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from infra.artifacts.lease import attempts, claim
@@ -288,9 +289,27 @@ def test_an_attempt_that_lost_its_lease_is_stopped(dispatcher: Dispatcher, store
     assert outcome.artifact.manifest.directory == f"attempt-{usurper.uid}"
 
 
-def test_processes_that_a_program_leaves_are_ended(dispatcher: Dispatcher, store: ArtifactStore, tmp_path: Path):
-    dispatcher.run(job_of(store, fail, FaultConfig(fault="leave_a_child")))
-    assert not [process for process in processes_of(tmp_path) if "time.sleep(600)" in " ".join(process.cmdline())]
+def test_processes_that_a_program_leaves_are_ended(dispatcher: Dispatcher, store: ArtifactStore):
+    job = job_of(store, fail, FaultConfig(fault="leave_a_child"))
+    dispatcher.run(job)
+    child = int(Path(job.address, ".scratch", "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_the_children_of_a_worker_die_though_their_supervisor_was_killed(
+    dispatcher: Dispatcher, store: ArtifactStore, gate: Path, tmp_path: Path
+):
+    job = job_of(store, count, CountConfig(gate=str(gate), children=2))
+    running = in_background(dispatcher, job)
+    arrived(gate)
+    supervisor = read_started(next((tmp_path / "state").glob("*-a1")))
+    assert supervisor is not None
+    assert len(supervisor.worker.members()) >= 3  # git may be asked for the provenance beside them
+    os.kill(supervisor.pid, signal.SIGKILL)
+    wait_for(lambda: len(list(gate.glob("worker-*"))) == 2, "the second attempt at the gate")
+    assert supervisor.worker.members() == []
+    (gate / "open").touch()
+    running.result()
 
 
 def test_a_published_artifact_counts_though_its_process_was_killed_afterwards(dispatcher: Dispatcher, store: ArtifactStore, gate: Path):
