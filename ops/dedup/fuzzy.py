@@ -173,7 +173,7 @@ def _count(decided: Decided, verdicts: tuple[Verdict, ...], config: FuzzyDedupCo
             pa.array([verdict.survivor.number if verdict.survivor else None for verdict in verdicts], pa.int64()),
             pa.array([verdict.survivor.id if verdict.survivor else None for verdict in verdicts], pa.string()),
             pa.array([verdict.cluster_id for verdict in verdicts], pa.string()),
-            pa.array([verdict.similarity.containment if verdict.similarity else None for verdict in verdicts], pa.float32()),
+            pa.array([verdict.containment for verdict in verdicts], pa.float32()),
             pa.array([verdict.similarity.jaccard if verdict.similarity else None for verdict in verdicts], pa.float32()),
         ],
         schema=_DECISIONS,

@@ -47,6 +47,7 @@ def _sample(verdict: Verdict, nearest: Member, source: str, nearest_source: str)
         "nearest_id": nearest.id,
         "nearest_is_held_out": nearest.is_held_out,
         "containment": round(verdict.similarity.containment, 6),
+        "contains": round(verdict.similarity.contains, 6),
         "jaccard": round(verdict.similarity.jaccard, 6),
         "by_characters": verdict.similarity.by_characters,
         "chars": verdict.member.chars,

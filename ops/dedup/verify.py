@@ -64,9 +64,14 @@ class Grams:
 
 @dataclass(frozen=True)
 class Similarity:
-    """containment: of the shorter side's n-grams in the other. jaccard: of the two, repeats counted."""
+    """Of a member and a kept text, by their n-grams, repeats counted.
+
+    containment: share of the member's that the kept text has. contains: share of the kept text's that the member
+    has. jaccard: shared of all.
+    """
 
     containment: float
+    contains: float
     jaccard: float
     by_characters: bool
 
@@ -81,6 +86,13 @@ class Verdict:
     nearest: Member | None
     similarity: Similarity | None
     comparisons: int
+
+    @property
+    def containment(self) -> float | None:
+        """The share that decided."""
+        if self.nearest is None or self.similarity is None:
+            return None
+        return deciding_share(self.member, self.nearest, self.similarity)
 
 
 @dataclass
@@ -132,29 +144,41 @@ def judge(members: Iterable[Member], config: FuzzyDedupConfig) -> Iterator[Verdi
 
 def _compare(member: Member, rivals: list[Member], cluster_id: str, config: FuzzyDedupConfig) -> Verdict:
     """Compare with each rival in turn until one makes the member redundant."""
-    best: tuple[Member, Similarity] | None = None
+    best: tuple[float, Member, Similarity] | None = None
     for count, rival in enumerate(rivals, 1):
         similarity = compare(member, rival, config.max_chars_per_token)
-        if is_redundant(similarity, config):
+        if is_redundant(member, rival, similarity, config):
             return Verdict(member, cluster_id, rival, rival, similarity, count)
-        if best is None or similarity.containment > best[1].containment:
-            best = rival, similarity
-    nearest, similarity_of_best = best or (None, None)
-    return Verdict(member, cluster_id, None, nearest, similarity_of_best, len(rivals))
+        share = deciding_share(member, rival, similarity)
+        if best is None or share > best[0]:
+            best = share, rival, similarity
+    if best is None:
+        return Verdict(member, cluster_id, None, None, None, 0)
+    return Verdict(member, cluster_id, None, best[1], best[2], len(rivals))
 
 
-def compare(left: Member, right: Member, max_chars_per_token: float) -> Similarity:
-    """How much of the one text is in the other, by words or, where words say little, by characters."""
-    by_characters = any(side.chars > max_chars_per_token * side.units for side in (left.words, right.words))
-    a, b = (left.characters, right.characters) if by_characters else (left.words, right.words)
-    shared, least = int(shared_count(a.hashes, b.hashes)), min(len(a.hashes), len(b.hashes))
-    if not least:
-        return Similarity(0.0, 0.0, by_characters)
-    return Similarity(shared / least, shared / (len(a.hashes) + len(b.hashes) - shared), by_characters)
+def compare(member: Member, kept: Member, max_chars_per_token: float) -> Similarity:
+    """How much two texts have in common, by words or, where words say little, by characters."""
+    by_characters = any(side.chars > max_chars_per_token * side.units for side in (member.words, kept.words))
+    a, b = (member.characters, kept.characters) if by_characters else (member.words, kept.words)
+    if not len(a.hashes) or not len(b.hashes):
+        return Similarity(0.0, 0.0, 0.0, by_characters)
+    shared = int(shared_count(a.hashes, b.hashes))
+    union = len(a.hashes) + len(b.hashes) - shared
+    return Similarity(shared / len(a.hashes), shared / len(b.hashes), shared / union, by_characters)
 
 
-def is_redundant(similarity: Similarity, config: FuzzyDedupConfig) -> bool:
-    """Whether the shorter of two texts adds nothing that counts."""
-    if similarity.containment < config.min_containment:
+def deciding_share(member: Member, kept: Member, similarity: Similarity) -> float:
+    """Containment; of a train text beside a held-out one the larger of both directions, for either way it is a leak."""
+    return max(similarity.containment, similarity.contains) if _is_leak_pair(member, kept) else similarity.containment
+
+
+def is_redundant(member: Member, kept: Member, similarity: Similarity, config: FuzzyDedupConfig) -> bool:
+    """Whether the member adds nothing that counts, or leaks a held-out text."""
+    if deciding_share(member, kept, similarity) < config.min_containment:
         return False
-    return not similarity.by_characters or similarity.jaccard >= config.min_char_jaccard
+    return _is_leak_pair(member, kept) or not similarity.by_characters or similarity.jaccard >= config.min_char_jaccard
+
+
+def _is_leak_pair(member: Member, kept: Member) -> bool:
+    return kept.is_held_out and not member.is_held_out

@@ -48,7 +48,8 @@ def test_similarity_is_the_multiset_overlap_of_word_trigrams() -> None:
         left, right = (" ".join(rng.choices(WORDS[:6], k=rng.randint(1, 60))) for _ in range(2))
         a, b = trigrams(left), trigrams(right)
         found = compare(member(left), member(right), 100)
-        assert found.containment == pytest.approx((a & b).total() / min(a.total(), b.total()))
+        assert found.containment == pytest.approx((a & b).total() / a.total())
+        assert found.contains == pytest.approx((a & b).total() / b.total())
         assert found.jaccard == pytest.approx((a & b).total() / (a | b).total())
 
 
@@ -124,6 +125,14 @@ def test_an_oversized_text_is_kept_without_comparison() -> None:
     assert found[0].survivor is None
 
 
+def test_it_is_the_members_own_words_that_must_be_contained() -> None:
+    """A kept text of few long words is longer in characters and still has less to say."""
+    shared = prose(1, 80)
+    kept, more = member(shared + " " + "x" * 900, 0), member(shared + " " + prose(2, 40), 1)
+    assert kept.chars > more.chars
+    assert survivors(kept, more) == {0: None, 1: None}
+
+
 def test_a_held_out_text_survives_before_longer_train_texts() -> None:
     text = prose(1, 200)
     leak = member(text + " " + prose(2, 400), 0)
@@ -161,6 +170,12 @@ def test_where_words_say_little_the_character_jaccard_must_be_high_too() -> None
     whole, half = member(han, 0), member(han[:450], 1)
     assert survivors(whole, half) == {0: None, 1: None}
     assert survivors(whole, half, min_char_jaccard=0.3) == {0: None, 1: 0}
+
+
+def test_a_train_text_that_contains_a_held_out_one_leaks_it_in_any_script() -> None:
+    rng = random.Random(4)
+    han = "".join(chr(rng.randint(0x4E00, 0x9000)) for _ in range(900))
+    assert survivors(member(han[:450], 0, held_out=True), member(han, 1)) == {0: None, 1: 0}
 
 
 def test_an_empty_text_is_never_removed_as_contained() -> None:
