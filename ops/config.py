@@ -222,7 +222,9 @@ class ExactDedupConfig(ProgramConfig):
 class FuzzyDedupConfig(ProgramConfig):
     """When a proposed pair counts as near-duplicates, how far the search goes, and when removal is alarming."""
 
-    min_containment: float = Field(0.95, gt=0, le=1)  # of the member's word 3-grams (repeats counted) in the kept text
+    # Of the member's word 3-grams, repeats counted, in the kept text. Read on 6,289 real documents: at 0.95 all 47 removed
+    # were versions of one text; of 116 at 0.90 some were not (AGPL for GPL); at 1.0 no revised edition was found.
+    min_containment: float = Field(0.95, gt=0, le=1)
     max_chars_per_token: float = Field(10.0, gt=0)  # beyond it words say little (Chinese, minified code) and characters decide too
     min_char_jaccard: float = Field(0.90, gt=0, le=1)  # of character 5-grams, asked only there
     max_bucket_documents: int = Field(10_000, ge=2)  # a larger bucket is cut into runs of this many; the stats count them

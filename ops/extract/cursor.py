@@ -49,14 +49,6 @@ class Cursor(Protocol):
         """Move to the next place behind the last `start` where a record may begin, or to the end."""
 
 
-def open_cursor(stream: IO[bytes]) -> Cursor:
-    """The cursor for a seekable stream, by its first bytes."""
-    stream.seek(0)
-    magic = stream.read(2)
-    stream.seek(0)
-    return GzipCursor(stream) if magic == GZIP_MAGIC else PlainCursor(stream)
-
-
 class PlainCursor:
     """An uncompressed file: one frame, and an offset for every byte."""
 
@@ -114,6 +106,7 @@ class GzipCursor:
         self._started = 0  # offset of the current member
         self._ready = bytearray()  # inflated, not yet read
         self._used = 0  # how much of _ready was read
+        self._is_damaged = False  # nothing behind _started can be trusted
 
     def start(self) -> int | None:
         while not self._has_ready():
@@ -151,12 +144,14 @@ class GzipCursor:
 
     def recover(self) -> None:
         """To the end of this member; if it is damaged, to the next bytes that inflate to something."""
-        self._ready.clear()
-        self._used = 0
         try:
-            while self._inflate():
+            while not self._is_damaged and self._inflate():
                 self._ready.clear()
         except DamagedError:
+            pass
+        self._ready.clear()
+        self._used = 0
+        if self._is_damaged:
             self._find_member(self._started + 1)
 
     def _find_member(self, offset: int) -> None:
@@ -177,7 +172,7 @@ class GzipCursor:
     def _reset(self, offset: int) -> None:
         self._stream.seek(offset)
         self._member, self._stored, self._fed, self._started = None, b"", offset, offset
-        self._ready, self._used = bytearray(), 0
+        self._ready, self._used, self._is_damaged = bytearray(), 0, False
 
     def _has_ready(self) -> bool:
         while self._used == len(self._ready):
@@ -203,6 +198,7 @@ class GzipCursor:
             return False
         self._started = self._fed
         if not self._stored.startswith(GZIP_MAGIC):
+            self._is_damaged = True
             raise DamagedError("bad-record", f"no gzip member begins at offset {self._started}")
         self._member = zlib.decompressobj(31)
         return True
@@ -214,12 +210,13 @@ class GzipCursor:
         if not self._stored:
             self._stored = self._stream.read(CHUNK_BYTES)
         if not self._stored:
+            self._is_damaged = True
             raise DamagedError("truncated", f"the file ends inside the gzip member that begins at offset {self._started}")
         given = self._stored
         try:
             self._ready += self._member.decompress(given, CHUNK_BYTES)
         except zlib.error as error:
-            self._member = None
+            self._is_damaged = True
             raise DamagedError("bad-record", f"the gzip member at offset {self._started} does not inflate: {error}") from error
         self._stored = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
         self._fed += len(given) - len(self._stored)

@@ -4,6 +4,10 @@ from importlib.metadata import version
 from typing import Protocol
 
 from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.html import HTMLTree
+
+SMALLEST_MAIN_SHARE = 0.02  # of a page's text; at 0.05 the benchmark's F1 begins to fall
+LONGEST_DOUBTFUL_TEXT = 1_000  # characters; spares long articles the second pass
 
 
 class HtmlExtractor(Protocol):
@@ -16,16 +20,29 @@ class HtmlExtractor(Protocol):
 
 
 class ResiliparseExtractor:
-    """Main content by rules on a lexbor DOM, whitespace of `pre` kept.
+    """Main content by rules on a lexbor DOM; whitespace of `pre` kept, readers' comments and bylines left out.
 
-    4-gram F1 0.93 on the 181-page article benchmark at 270-337 pages per CPU-second, against 0.96 at 18-22 for trafilatura.
+    4-gram F1 0.934 on the 181-page article benchmark (0.923 with comments, 0.927 with bylines) at 300 pages per CPU-second,
+    against 0.962 at 20 for trafilatura. On reference pages without an article (pydoc) it drops 0.01 % of the text.
+
+    Where the rules find next to nothing the page's whole text is taken: on trafilatura's own 183 pages that lifts the
+    recall of wanted passages from 0.864 to 0.912, and leaves the benchmark above as it is.
     """
 
     def __init__(self) -> None:
         self.name = f"resiliparse/{version('resiliparse')}"
 
     def __call__(self, html: str) -> str:
-        return extract_plain_text(html, main_content=True, alt_texts=False).strip()
+        tree = HTMLTree.parse(html)
+        main = _text_of(tree, main_content=True)
+        if len(main) >= LONGEST_DOUBTFUL_TEXT:
+            return main
+        whole = _text_of(tree, main_content=False)
+        return whole if len(main) <= SMALLEST_MAIN_SHARE * len(whole) else main
+
+
+def _text_of(tree: HTMLTree, *, main_content: bool) -> str:
+    return extract_plain_text(tree, main_content=main_content, alt_texts=False, comments=False, post_meta=False).strip()
 
 
 def html_extractor(name: str) -> HtmlExtractor:

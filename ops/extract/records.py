@@ -1,8 +1,8 @@
 """Records of WARC 1.x and ARC 1/2 files, with their offsets; damage comes as data.
 
-Own framing rather than fastwarc's: on the public test files that reads no ARC, drops a clipped last record and an
-empty gzip member without a word, and gives up on a file at the first odd header. What it is faster at (1.5-2x, see
-the extractor's docs) is lost beside HTML extraction, which takes ten times as long as either.
+Own framing rather than fastwarc's: on the public test files that reads no ARC, drops a clipped last record and what
+follows an empty gzip member without a word, and gives up on a file at the first odd header. It is faster (770 MB/s of
+inflated pages against 230, which is what CPython's zlib gives), but extraction behind it runs at 50.
 """
 
 import re
@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
-from ops.extract.cursor import Cursor, DamagedError, open_cursor
+from ops.extract.cursor import GZIP_MAGIC, Cursor, DamagedError, GzipCursor, PlainCursor
+from ops.extract.frame_cursor import READERS, FrameCursor
 
 MAX_LINE_BYTES = 64 << 10
 MAX_FIELDS = 1_000
@@ -68,6 +69,15 @@ def read_records(stream: IO[bytes], max_block_bytes: int) -> Iterator[Record | D
         yield record
 
 
+def open_cursor(stream: IO[bytes]) -> Cursor:
+    """The cursor for a seekable stream, by its first bytes."""
+    stream.seek(0)
+    magic = stream.read(4)
+    if magic in READERS:
+        return FrameCursor(stream, magic)
+    return GzipCursor(stream) if magic.startswith(GZIP_MAGIC) else PlainCursor(stream)
+
+
 @dataclass
 class _Place:
     """What is known about the record being read, for the report when it breaks off."""
@@ -119,7 +129,7 @@ def _check_boundary(cursor: Cursor) -> None:
     while cursor.peek(1) in (b"\r", b"\n"):
         cursor.skip(1)
         is_separated = True
-    if not is_separated and (rest := cursor.peek(5)) and rest.upper() != b"WARC/":
+    if not is_separated and (rest := cursor.peek(5)) and not b"WARC/".startswith(rest.upper()):
         raise DamagedError("bad-record", "the record goes on behind its Content-Length")
 
 
