@@ -32,7 +32,10 @@ UNSPACED_SCRIPTS = (  # written without spaces between words
 def character_classes() -> NDArray[np.uint8]:
     """Bits by code point, [CODE_POINTS]: `str.isspace`, `str.isalpha`, `str.isdigit`, and the Unicode categories
     M (vowel signs, accents) and P without `ORNAMENTS`; and whether it is of one of the `UNSPACED_SCRIPTS`."""
-    return _frozen(np.array([_class_of(character) for _, character in _characters()], np.uint8))
+    classes = np.array([_class_of(character) for _, character in _characters()], np.uint8)
+    for first, last in UNSPACED_SCRIPTS:
+        classes[first : last + 1] |= UNSPACED
+    return _frozen(classes)
 
 
 def _class_of(character: str) -> int:
@@ -43,7 +46,6 @@ def _class_of(character: str) -> int:
         | DIGIT * character.isdigit()
         | MARK * (category[0] == "M")
         | PUNCTUATION * (category[0] == "P" and character not in ORNAMENTS)
-        | UNSPACED * any(first <= ord(character) <= last for first, last in UNSPACED_SCRIPTS)
     )
 
 

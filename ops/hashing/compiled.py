@@ -6,7 +6,6 @@ another file. Here the cache folder carries the hash of every kernel source; all
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,17 @@ def _cache_folder() -> Path:
     sources = sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     home = os.environ.get("XDG_CACHE_HOME")
-    parent = Path(home) if home else Path(tempfile.gettempdir()) / f"seaway-{os.getuid()}"
-    return parent / "seaway" / f"kernels-{digest}"
+    return (Path(home) if home else Path.home() / ".cache") / "seaway" / f"kernels-{digest}"
 
 
 def _can_cache() -> bool:
-    folder = _cache_folder()
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
-        return False  # a read-only machine compiles again in each process: seconds lost, nothing else
-    if folder.stat().st_uid != os.getuid():
-        return False  # never load machine code that someone else left in a shared folder
+        folder = _cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return False  # no home or a read-only one: each process compiles again; seconds lost, nothing else
+    if not os.access(folder, os.W_OK):
+        return False
     numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
     return True
 
