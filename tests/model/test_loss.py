@@ -72,7 +72,7 @@ def test_logits_of_all_tokens_never_exist_together() -> None:
 
 
 def test_microbatches_add_up_to_the_batch() -> None:
-    config = variant(layers=1, router_balancing="none", kernels=CHEAP)
+    config = variant(layers=1, global_every=None, router_balancing="none", kernels=CHEAP)
     params, router_bias, batch = weights(config), bias(config), packed(config, rows=4)
     whole, whole_gradient = _sums_and_gradient(config, params, router_bias, batch)
     halves = [_sums_and_gradient(config, params, router_bias, Batch(*(a[part] for a in batch))) for part in (slice(0, 2), slice(2, 4))]
@@ -83,7 +83,7 @@ def test_microbatches_add_up_to_the_batch() -> None:
 
 
 def test_loss_sums_weigh_the_nats_of_every_token() -> None:
-    config = variant(layers=1, z_loss=0.5, kernels=CHEAP)
+    config = variant(layers=1, global_every=None, z_loss=0.5, kernels=CHEAP)
     params, router_bias, batch = weights(config), bias(config), packed(config)
     sums, _ = _sums_and_gradient(config, params, router_bias, batch)
     nats = token_nats(params, router_bias, config, batch)
