@@ -155,8 +155,8 @@ def _reasons_not_to_score(prediction: Prediction, measured: Measured) -> list[st
 def _check_comparable(run: Run, identity: MetricIdentity) -> None:
     if identity.flops_conventions != FLOPS_CONVENTIONS:
         raise PredictionError(f"the law counts FLOPs by {identity.flops_conventions}, this run by {FLOPS_CONVENTIONS}; fit the law again")
-    if run.held_out.identity != identity.held_out:
-        raise PredictionError(f"the run scores held-out text by {run.held_out.identity}, the ladder by {identity.held_out}; use one")
+    if run.held_out.metric_identity != identity.held_out:
+        raise PredictionError(f"the run scores held-out text by {run.held_out.metric_identity}, the ladder by {identity.held_out}; use one")
     if abs(run.schedule_share - identity.schedule_share) > 0.011:
         raise PredictionError(
             f"the run ends at {run.schedule_share:.2f} of its schedule, the ladder's cells at {identity.schedule_share:.2f}, so their "

@@ -104,7 +104,7 @@ def metric_identity(finished: FinishedRun, metric: Metric) -> MetricIdentity:
         metric=metric,
         drop_mode="dropless",
         data=finished.state.data,
-        held_out=finished.run.held_out.identity,
+        held_out=finished.run.held_out.metric_identity,
         flops_conventions=finished.state.flops_conventions,
         schedule_share=round(finished.run.schedule_share, 2),  # cells of few steps can't hit a share exactly
     )

@@ -68,12 +68,12 @@ def evaluate(
     registered = read_prediction(prediction)
     evaluation = Evaluation(
         run=_scored_run(checkpoint, finished),
-        held_out=held_out.identity,
+        held_out=held_out.metric_identity,
         drop_mode="dropless",
         interval_level=config.interval_level,
         model=_model_result(summary, intervals),
         baselines=read_baselines(baselines, scores),
-        prediction=_prediction_result(registered, finished, held_out.identity, summary),
+        prediction=_prediction_result(registered, finished, held_out.metric_identity, summary),
     )
     out.write_json("evaluation.json", evaluation.model_dump(mode="json"))
     written = samples(

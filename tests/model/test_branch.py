@@ -1,0 +1,122 @@
+"""A branch goes on where its parent stood, under other settings."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from infra.artifacts.artifact import Artifact
+from model.branch import branch, branched
+from model.config import BranchConfig, ScheduleConfig
+from model.finish import read_model, read_state
+from model.loader import MixtureLoader
+from model.parameters import Params
+from model.run import read_run, resolve
+from model.schedule import learning_rate
+from model.state import TrainState, same
+from model.step import make_step, start_state, to_device
+from model.tracker import read_rows
+from model.train import train
+from tests.builders import run_program
+from tests.model.cells import finished_run, tiny_config
+from tests.model.corpus import corpus
+
+CONFIG = BranchConfig(cooldown_steps=6, sequence_tokens=64, floor_share=0.0, log_every_steps=1, eval_every_steps=None)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    store, mixture = corpus(tmp_path_factory.mktemp("corpus"))
+    return {"store": store, "mixture": mixture}
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Artifact]) -> Artifact:
+    return run_program(train, tiny_config(), tmp_path_factory.mktemp("parent"), **data)
+
+
+@pytest.fixture(scope="module")
+def cooled(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Artifact], parent: Artifact) -> Artifact:
+    return run_program(branch, CONFIG, tmp_path_factory.mktemp("branch"), parent=parent, **data)
+
+
+def test_the_learning_rate_joins_the_parents_next_one_and_decays_to_the_floor(cooled: Artifact, parent: Artifact) -> None:
+    with cooled.open("metrics.jsonl") as stream:
+        rates = [row["learning_rate"] for row in read_rows(stream)]
+    assert rates[0] == learning_rate(read_run(parent).run.schedule, 16)
+    assert rates[-1] == 0.0
+    assert np.diff(rates, n=2) == pytest.approx(np.zeros(4), abs=1e-12)
+
+
+def test_steps_tokens_and_flops_count_on_from_the_parent(cooled: Artifact, parent: Artifact) -> None:
+    before, after = read_run(parent).state, read_run(cooled)
+    with cooled.open("metrics.jsonl") as stream:
+        rows = read_rows(stream)
+    assert [row["step"] for row in rows] == [17, 18, 19, 20, 21, 22]
+    assert after.state.tokens == before.tokens + 6 * 128
+    assert after.state.flops > before.flops
+    assert after.run.origin is not None
+    assert (after.run.origin.step, after.run.origin.tokens, after.run.origin.parent) == (16, before.tokens, parent.digest)
+
+
+def test_the_context_grows_at_equal_tokens_per_step_and_sharpens_attention(cooled: Artifact, parent: Artifact) -> None:
+    before, after = read_run(parent).run, read_run(cooled).run
+    assert (after.loader.sequence_tokens, after.loader.batch_sequences) == (64, 2)
+    assert after.tokens_per_step == before.tokens_per_step
+    assert after.model.qk_scale == pytest.approx(before.model.qk_scale * (0.1 * np.log(2) + 1))
+    assert after.model.model_copy(update={"qk_scale": before.model.qk_scale}) == before.model
+
+
+def test_the_published_extension_from_8k_to_64k_scales_attention_as_published(tmp_path: Path) -> None:
+    config = tiny_config()
+    long = config.model_copy(update={"loader": config.loader.model_copy(update={"sequence_tokens": 8192, "batch_sequences": 8})})
+    finished = read_run(finished_run(tmp_path, resolve(long), {}))
+    run = branched(BranchConfig(cooldown_steps=5, sequence_tokens=65536), finished, "0" * 64)
+    assert run.model.qk_scale == pytest.approx(1.57, abs=0.005)
+    assert run.loader.batch_sequences == 1
+
+
+def test_the_first_update_starts_from_the_parents_whole_state(parent: Artifact, data: dict[str, Artifact], tmp_path: Path) -> None:
+    one = BranchConfig(cooldown_steps=1, floor_share=0.01)
+    run = branched(one, read_run(parent), parent.digest)
+    moved, _ = read_model(run_program(branch, one, tmp_path, parent=parent, **data), run)
+    state, batch = read_state(parent, read_run(parent).run), MixtureLoader(**data, config=run.loader).batch(0)
+    forgetful = TrainState(state.parameters, start_state(run).optimizer, state.router_bias)
+    assert not equal(make_step(run)(copied(forgetful), to_device(batch))[0].parameters, moved)
+    assert equal(make_step(run)(copied(state), to_device(batch))[0].parameters, moved)
+
+
+def copied(state: TrainState) -> TrainState:
+    """A state whose arrays may be donated without taking another's."""
+    return jax.tree.map(jnp.copy, state)
+
+
+def equal(left: Params, right: Params) -> bool:
+    return all(same(a, b) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
+
+
+def test_an_equal_branch_gives_equal_bytes(cooled: Artifact, parent: Artifact, data: dict[str, Artifact], tmp_path: Path) -> None:
+    assert run_program(branch, CONFIG, tmp_path, parent=parent, **data).digest == cooled.digest
+
+
+def test_router_bias_and_parameters_are_read_back_as_written(parent: Artifact) -> None:
+    run = read_run(parent).run
+    params, bias = read_model(parent, run)
+    state = read_state(parent, run)
+    assert same(bias, state.router_bias)
+    assert equal(params, state.parameters)
+
+
+def test_a_parent_at_its_floor_has_nothing_to_decay_from(tmp_path: Path) -> None:
+    finished = read_run(finished_run(tmp_path, resolve(tiny_config(stop_after_steps=None)), {}))
+    with pytest.raises(ValueError, match=r"stop the parent earlier \(stop_after_steps\) or lower floor_share"):
+        branched(BranchConfig(cooldown_steps=5), finished, "0" * 64)
+
+
+def test_a_length_that_does_not_divide_the_tokens_of_a_step_is_refused(tmp_path: Path) -> None:
+    schedule = ScheduleConfig(schedule_steps=20)
+    finished = read_run(finished_run(tmp_path, resolve(tiny_config(schedule=schedule)), {}))
+    with pytest.raises(ValueError, match="sequence_tokens = 48 doesn't divide the parent's 128 tokens per step"):
+        branched(BranchConfig(cooldown_steps=5, sequence_tokens=48), finished, "0" * 64)
