@@ -38,7 +38,7 @@ clean: ## the virtual environment, caches, and what the demo made
 
 # The lock is complete, so pip resolves nothing (--no-deps) and checks every hash.
 .venv/installed: requirements/dev.txt pyproject.toml
-	@python=$$(requirements/find-python) && echo "seaway: installing into .venv with $$python" && rm -rf .venv && $$python -m venv .venv
+	@python=$$(requirements/find-python) && echo "seaway: installing into .venv with $$python" && { [ -x $(BIN)/python ] || $$python -m venv .venv; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

@@ -1,0 +1,89 @@
+"""The factory resource: a profile, its store and its dispatcher, behind the three verbs an asset needs."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+from assets.profile import Profile
+from assets.resolve import Located, Node, Resolved, Resolver
+from assets.snapshots import take_snapshot
+from infra.artifacts.artifact import Artifact
+from infra.artifacts.store import ArtifactStore
+from infra.dispatch.dispatcher import Dispatcher, Outcome
+from infra.dispatch.job import Job
+from infra.dispatch.local import LocalBackend
+from infra.dispatch.messages import Message
+
+Listener = Callable[[Job, Message], None]
+
+
+class Factory:
+    """Resolves, runs and cancels the jobs of one profile. Opens nothing before it is first used."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.listeners: list[Listener] = []
+
+    @cached_property
+    def store(self) -> ArtifactStore:
+        return ArtifactStore(self.profile.storage.root)
+
+    @cached_property
+    def dispatcher(self) -> Dispatcher:
+        return self.dispatcher_for(self.store)
+
+    def dispatcher_for(self, store: ArtifactStore) -> Dispatcher:
+        """A dispatcher on this profile's backend that publishes into another store."""
+        return Dispatcher(store, LocalBackend(Path(self.profile.storage.state)), self.profile.budgets)
+
+    @cached_property
+    def resolver(self) -> Resolver:
+        return Resolver(self.profile, self.store)
+
+    def take_snapshot(self, source: str, instant: str) -> None:
+        """Ask for a live source anew; from now on the lineage means this snapshot of it."""
+        take_snapshot(self.profile.storage.root, source, instant)
+        self.forget()
+
+    def forget(self) -> None:
+        """Look at storage and at the outside world afresh."""
+        self.__dict__.pop("resolver", None)
+
+    def resolve(self, asset: str, partition: str | None) -> Resolved:
+        return self.resolver.resolve(Node(asset, partition))
+
+    def job(self, resolved: Resolved) -> Job:
+        """The job that builds a resolved node: program, config, input addresses, resources."""
+        return Job(
+            asset=resolved.node.asset,
+            partition=resolved.node.partition,
+            program=resolved.stage.program,
+            version=resolved.stage.version,
+            config=resolved.config.model_dump(mode="json"),
+            inputs={name: addresses(found) for name, found in resolved.inputs.items()},
+            recipe=resolved.recipe,
+            payload=resolved.payload,
+            address=self.store.address(resolved.node.asset, resolved.node.partition, resolved.recipe),
+            resources=self.profile.resources_of(resolved.stage.pool),
+            timeouts=self.profile.timeouts,
+        )
+
+    def run(self, job: Job, on_message: Callable[[Message], None]) -> Outcome:
+        def hear(message: Message) -> None:
+            on_message(message)
+            for listener in self.listeners:
+                listener(job, message)
+
+        return self.dispatcher.run(job, on_message=hear)
+
+    def cancel(self, job: Job) -> None:
+        self.dispatcher.cancel(job)
+
+
+def addresses(found: Located) -> str | dict[str, str]:
+    return found.url if isinstance(found, Artifact) else {key: item.url for key, item in found.items()}
+
+
+def how_to_materialize(node: Node) -> str:
+    partition = f" --partition {node.partition}" if node.partition else ""
+    return f"materialize it first: dg launch --assets {node.asset}{partition}"

@@ -1,0 +1,202 @@
+"""A profile: everything that a lineage is run with, in one YAML file - sources, sizes, backend, storage.
+
+Loading one imports nothing heavy and refuses what it does not know, so a typing error ends here and not
+in hour three of a run.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from infra.artifacts.config import ProgramConfig
+from infra.dispatch.budgets import Budgets
+from infra.dispatch.job import Resources, Timeouts
+from model.config import BranchConfig, EvaluateConfig, PredictionConfig, ReleaseConfig, ScalingConfig, TrainConfig
+from ops.config import (
+    ContaminationConfig,
+    EvaluationNgramsConfig,
+    ExactDedupConfig,
+    ExtractConfig,
+    FuzzyDedupConfig,
+    LanguageConfig,
+    MinhashConfig,
+    MixtureConfig,
+    NgramConfig,
+    NormalizeConfig,
+    QualityConfig,
+    SourceSpec,
+    StoreConfig,
+    TokenizeConfig,
+    TokenizerConfig,
+)
+
+KEY = re.compile(r"[a-z0-9][a-z0-9._-]*")  # commas, bars and dots in a row mean something to Dagster's partition selections
+
+
+class ProfileError(ValueError):
+    """A profile can't be used as it is; the message says which file, which field, and what to do."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Storage(_Section):
+    """Where things lie. `root` may be any fsspec URL with a conditional create; the rest is of this machine."""
+
+    root: str
+    state: str
+    dagster_home: str
+    catalog: str  # SQLAlchemy URL
+
+    @field_validator("root", "state", "dagster_home", mode="after")
+    @classmethod
+    def _is_absolute(cls, location: str) -> str:
+        return location if "://" in location else str(Path(location).absolute())
+
+
+class Programs(_Section):
+    """One section per asset; what is left out has the program's own default."""
+
+    extracted: ExtractConfig = ExtractConfig()
+    normalized: NormalizeConfig = NormalizeConfig()
+    language: LanguageConfig = LanguageConfig()
+    quality: QualityConfig = QualityConfig()
+    evaluation_ngrams: EvaluationNgramsConfig = EvaluationNgramsConfig()
+    contamination: ContaminationConfig = ContaminationConfig()
+    minhash: MinhashConfig = MinhashConfig()
+    exact_duplicates: ExactDedupConfig = ExactDedupConfig()
+    fuzzy_duplicates: FuzzyDedupConfig = FuzzyDedupConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    tokens: TokenizeConfig = TokenizeConfig()
+    store: StoreConfig = StoreConfig()
+    mixture: MixtureConfig = MixtureConfig()
+    baselines: NgramConfig = NgramConfig()
+    scaling_law: ScalingConfig = ScalingConfig()
+    prediction: Mapping[str, Any] = {}  # a PredictionConfig whose run is the hero
+    hero: TrainConfig
+    cooldown: BranchConfig
+    evaluation: EvaluateConfig = EvaluateConfig()
+    release: ReleaseConfig
+
+
+class Profile(_Section):
+    """A lineage's whole configuration.
+
+    `ladder` holds, per cell, what differs from the hero's config, so that a cell is the hero in small.
+    """
+
+    name: str
+    storage: Storage
+    backend: Literal["local"] = "local"
+    sources: dict[str, SourceSpec] = Field(min_length=1)
+    programs: Programs
+    ladder: dict[str, dict[str, Any]] = Field(min_length=1)
+    pools: dict[Literal["host", "accelerator"], Resources] = Field(default_factory=dict)
+    budgets: Budgets = Budgets()
+    timeouts: Timeouts = Timeouts()
+
+    @model_validator(mode="after")
+    def _keys_are_partition_keys(self) -> "Profile":
+        for key in (*self.sources, *self.ladder):
+            if not KEY.fullmatch(key):
+                raise ValueError(f"{key!r} can't be a partition key; use lower-case letters, digits, '.', '_' and '-'")
+        for cell in self.ladder:
+            self.cell_config(cell)
+        self.prediction_config()
+        return self
+
+    def program_config(self, asset: str) -> ProgramConfig:
+        config = getattr(self.programs, asset)
+        assert isinstance(config, ProgramConfig)
+        return config
+
+    def store_config(self) -> StoreConfig:
+        """Which domain a source belongs to is said once, by the source."""
+        return self.programs.store.model_copy(update={"domains": {key: spec.domain for key, spec in sorted(self.sources.items())}})
+
+    def prediction_config(self) -> PredictionConfig:
+        return PredictionConfig.model_validate({**self.programs.prediction, "run": self.programs.hero})
+
+    def release_config(self) -> ReleaseConfig:
+        """Licences are said once, by the sources."""
+        licences = {key: spec.licence for key, spec in sorted(self.sources.items())}
+        return self.programs.release.model_copy(update={"source_licences": licences})
+
+    def cell_config(self, cell: str) -> TrainConfig:
+        """The hero's config with the cell's overrides merged in, field by field."""
+        return TrainConfig.model_validate(_merged(self.programs.hero.model_dump(), self.ladder[cell]))
+
+    def resources_of(self, pool: str) -> Resources:
+        return self.pools.get(pool, Resources())  # type: ignore[call-overload, no-any-return]
+
+    @property
+    def live_sources(self) -> tuple[str, ...]:
+        """Sources whose world moves without a file of ours changing."""
+        return tuple(sorted(key for key, spec in self.sources.items() if spec.kind == "pydoc"))
+
+
+def active_profile() -> Profile:
+    """The profile this process works on: `$SEAWAY_PROFILE`, else `demo`."""
+    return load_profile(os.environ.get("SEAWAY_PROFILE", "demo"))
+
+
+def load_profile(name: str) -> Profile:
+    """Load a built-in profile by name, or any by path (a name with a slash or ending in .yaml).
+
+    `${NAME}` and `${NAME:-default}` in the text are taken from the environment.
+
+    Raises:
+        ProfileError: no such profile, not YAML, an unknown key, a value out of range.
+    """
+    path = Path(name) if "/" in name or name.endswith((".yaml", ".yml")) else _built_in(name)
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ProfileError(f"profile {name!r}: can't read {path}: {error.strerror}; built in are {', '.join(_built_in_names())}") from None
+    try:
+        return Profile.model_validate(yaml.safe_load(_substituted(text, path)))
+    except yaml.YAMLError as error:
+        raise ProfileError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        raise ProfileError(f"{path}: {'; '.join(_sentence(dict(item)) for item in error.errors())}") from None
+
+
+def _built_in(name: str) -> Path:
+    return Path(str(files("orchestration.profiles").joinpath(f"{name}.yaml")))
+
+
+def _built_in_names() -> list[str]:
+    return sorted(path.stem for path in _built_in("demo").parent.glob("*.yaml"))
+
+
+def _substituted(text: str, path: Path) -> str:
+    def value(match: re.Match[str]) -> str:
+        name, default = match["name"], match["default"]
+        found = os.environ.get(name, default)
+        if found is None:
+            raise ProfileError(f"{path}: ${{{name}}} is not set; export {name}, or write ${{{name}:-default}}")
+        return found
+
+    return re.sub(r"\$\{(?P<name>[A-Z_]+)(:-(?P<default>[^}]*))?\}", value, text)
+
+
+def _sentence(problem: Mapping[str, Any]) -> str:
+    where = ".".join(str(part) for part in problem["loc"]) or "profile"
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: unknown key; check its spelling or remove it"
+    return f"{where}: {problem['msg'].removeprefix('Value error, ')} (found {str(problem['input'])[:80]!r})"
+
+
+def _merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in overrides.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+    return merged

@@ -1,0 +1,161 @@
+"""`@stage`: a Dagster asset whose work runs as a dispatched job and whose result is an artifact.
+
+The decorated function says what to show a person: it gets the published artifact and returns a `Report`.
+Its name is the asset key, its docstring the description in the UI. Everything else - inputs to recipe,
+reuse, lease, submit or attach, poll, confirm - is the same for every asset and happens here once.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+import dagster as dg
+
+from assets.factory import Factory, how_to_materialize
+from assets.lineage import STAGES, ConfigOf, Edge, Stage
+from infra.artifacts.artifact import Artifact
+from infra.dispatch.dispatcher import JobFailed, Outcome
+from infra.dispatch.messages import Message
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a person asks of an artifact: metadata for the UI, and the outcome of each declared check."""
+
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    checks: Mapping[str, bool] = field(default_factory=dict)
+
+
+SNAPSHOT_TAG = "seaway/snapshot"
+"""A run with this tag asks for its source anew, at the instant that the tag gives (`2026-11-30T03:00:00Z`)."""
+
+DATA_CHANGED = (
+    dg.AutomationCondition.any_deps_match(dg.AutomationCondition.data_version_changed())
+    & ~dg.AutomationCondition.any_deps_missing()
+    & ~dg.AutomationCondition.in_progress()
+)
+"""Rebuild when an input's bytes changed. `eager()` would fire on every re-materialization, equal bytes or not."""
+
+
+def program_version(path: str) -> str:
+    """The version of a program as locked in `programs.lock.json`, so that the lineage loads without importing programs."""
+    locked = json.loads(files("assets").joinpath("programs.lock.json").read_text())
+    if path not in locked:
+        raise KeyError(f"{path} is not in assets/programs.lock.json; run `python -m assets.lock --write`")
+    return str(locked[path]["version"])
+
+
+def stage(
+    *,
+    program: str,
+    inputs: Mapping[str, Edge] | None = None,
+    after: tuple[str, ...] = (),
+    partitions: dg.StaticPartitionsDefinition | None = None,
+    config: ConfigOf | None = None,
+    group: str,
+    kinds: set[str],
+    owner: str = "team:data",
+    checks: Mapping[str, str] | None = None,
+    automated: bool = True,
+    pool: str = "host",
+) -> Callable[[Callable[[Artifact], Report]], dg.AssetsDefinition]:
+    """Declare an asset built by `program`.
+
+    Args:
+        inputs: program parameter -> where its artifact comes from.
+        after: assets that must be published before, without being inputs: they never enter the recipe.
+        config: the program's config for (profile, partition); by default the profile's section named like the asset.
+        checks: name -> what it asserts. Blocking: when one fails, nothing downstream runs.
+        automated: rebuild when an input's data version changes. Off for what runs on chips.
+    """
+
+    def declare(report: Callable[[Artifact], Report]) -> dg.AssetsDefinition:
+        key = report.__name__
+        declared = Stage(
+            key=key,
+            program=program,
+            version=program_version(program),
+            inputs=dict(inputs or {}),
+            after=after,
+            partitions=tuple(partitions.get_partition_keys()) if partitions else (),
+            config=config or (lambda profile, _: profile.program_config(key)),
+            pool=pool,
+        )
+        STAGES[key] = declared
+
+        @dg.asset(
+            name=key,
+            deps=list(declared.upstream),
+            partitions_def=partitions,
+            description=(report.__doc__ or "").strip(),
+            group_name=group,
+            kinds=kinds,
+            owners=[owner],
+            code_version=declared.version,
+            pool=pool,
+            backfill_policy=dg.BackfillPolicy.multi_run(1) if partitions else None,
+            automation_condition=DATA_CHANGED if automated and declared.upstream else None,
+            check_specs=[dg.AssetCheckSpec(name, asset=key, blocking=True, description=what) for name, what in (checks or {}).items()],
+            tags={"program": program.replace(":", ".")},
+        )
+        def materialize(context: dg.AssetExecutionContext, factory: dg.ResourceParam[Factory]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster reads the bare class
+            partition = context.partition_key if context.has_partition_key else None
+            outcome = dispatch(context, factory, declared, partition)
+            return result_of(report(outcome.artifact), outcome)
+
+        return materialize
+
+    return declare
+
+
+def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stage, partition: str | None) -> Outcome:
+    """Find the artifact or have it built, with the job's log in Dagster's.
+
+    An interrupt doesn't say why. The job is cancelled, and the cancel confirmed, only if a person asked for
+    it (the run is CANCELING); otherwise the job runs on and the next run attaches to it.
+    """
+    if partition and (instant := context.run_tags.get(SNAPSHOT_TAG)):
+        factory.take_snapshot(partition, instant)
+    resolved = factory.resolve(declared.key, partition)
+    if resolved.waiting_for:
+        missing = ", ".join(str(node) for node in resolved.waiting_for)
+        raise dg.Failure(
+            f"{resolved.node} can't be built: {missing} is not published for this profile; {how_to_materialize(resolved.waiting_for[0])}",
+            allow_retries=False,
+        )
+    job = factory.job(resolved)
+
+    def log(message: Message) -> None:
+        context.log.log(message.level, message.text)
+
+    try:
+        outcome = factory.run(job, on_message=log)
+    except JobFailed as failure:
+        told = {"log": dg.MetadataValue.path(failure.log), "ending": failure.ending.value, "traceback": "\n".join(failure.tail) or "none"}
+        raise dg.Failure(str(failure), metadata=told, allow_retries=False) from None
+    except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt):
+        run = context.instance.get_run_by_id(context.run_id)
+        if run is not None and run.status == dg.DagsterRunStatus.CANCELING:
+            factory.cancel(job)
+        raise
+    context.log.info(f"{resolved.node}: {outcome.how}, {outcome.artifact.digest[:16]} at {outcome.artifact.url}")
+    return outcome
+
+
+def result_of(report: Report, outcome: Outcome) -> dg.MaterializeResult[Any]:
+    artifact = outcome.artifact
+    identity: dict[str, Any] = {
+        "artifact": dg.MetadataValue.path(artifact.url),
+        "digest": artifact.digest,
+        "recipe": artifact.manifest.recipe,
+        "how": outcome.how,
+        "files": len(artifact.names),
+        "bytes": sum(entry.size for entry in artifact.manifest.files),
+    }
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(artifact.digest),
+        metadata={**report.metadata, **identity},
+        check_results=[dg.AssetCheckResult(check_name=name, passed=passed) for name, passed in report.checks.items()],
+    )

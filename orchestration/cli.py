@@ -1,0 +1,111 @@
+"""`seaway`: what Dagster doesn't do. Materializing, backfilling and launching stay Dagster's own commands."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Seaway: an LLM factory as one Dagster lineage."
+)
+catalog_app = typer.Typer(no_args_is_help=True, help="The index of artifacts; it can always be rebuilt from storage.")
+app.add_typer(catalog_app, name="catalog")
+
+console = Console(highlight=False)
+ProfileOption = Annotated[
+    str | None, typer.Option("--profile", "-p", help="A profile's name or path; default: $SEAWAY_PROFILE, else demo.")
+]
+
+
+@app.command()
+def demo(profile: ProfileOption = "demo") -> None:
+    """Run the whole lineage on this machine, from live crawl to released model, and show what came out."""
+    with _profile(profile):
+        from orchestration.demo import show_demo
+
+        show_demo(console)
+
+
+@app.command()
+def ui(profile: ProfileOption = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
+    """Open Dagster's UI, daemon included, on a profile."""
+    with _profile(profile):
+        from orchestration.ui import serve_ui
+
+        serve_ui(console, port)
+
+
+@app.command()
+def plan(
+    profile: ProfileOption = None, everything: Annotated[bool, typer.Option("--all", help="List published nodes too.")] = False
+) -> None:
+    """Show what would run, why, and what it costs, before anything runs."""
+    with _profile(profile):
+        from orchestration.show import show_plan
+
+        show_plan(console, everything)
+
+
+@app.command()
+def replay(
+    node: Annotated[str, typer.Argument(help="asset or asset[partition], e.g. 'normalized[stdlib]'")], profile: ProfileOption = None
+) -> None:
+    """Rebuild one artifact in a scratch root from its published inputs and compare it byte for byte."""
+    with _profile(profile):
+        from orchestration.replay import replay_node
+
+        replay_node(console, node)
+
+
+@app.command()
+def artifacts(asset: Annotated[str | None, typer.Argument(help="Only this asset.")] = None, profile: ProfileOption = None) -> None:
+    """List what is published: recipe, digest, files, bytes."""
+    with _profile(profile):
+        from orchestration.show import show_artifacts
+
+        show_artifacts(console, asset)
+
+
+@catalog_app.command("rebuild")
+def catalog_rebuild(profile: ProfileOption = None) -> None:
+    """Recreate the catalog from storage, which is the truth."""
+    with _profile(profile):
+        from orchestration.show import rebuild_catalog
+
+        rebuild_catalog(console)
+
+
+@app.command()
+def doctor(profile: ProfileOption = None) -> None:
+    """Check a profile end to end: write, conditional write, a hello job, read back; say what to fix."""
+    with _profile(profile):
+        from orchestration.doctor import examine
+
+        examine(console)
+
+
+@contextmanager
+def _profile(name: str | None) -> Iterator[None]:
+    """Choose the profile for this process, and turn the errors a user can act on into one sentence and exit code 1.
+
+    The lineage reads its profile when it is imported, so every command imports its work inside this block.
+    """
+    if name:
+        os.environ["SEAWAY_PROFILE"] = name
+    from assets.profile import ProfileError
+    from infra.dispatch.outcome import JobFailed
+    from orchestration.errors import CommandError
+
+    try:
+        yield
+    except (ProfileError, CommandError, JobFailed, OSError) as error:
+        console.print(f"[red]seaway:[/red] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def main() -> None:
+    app()

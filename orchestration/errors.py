@@ -1,0 +1,17 @@
+"""What a command of `seaway` can fail with and a person can act on: printed as one sentence, never as a traceback."""
+
+
+class CommandError(RuntimeError):
+    """Base of a command's own failures. The message says what, where, and what to do."""
+
+
+class DemoFailedError(CommandError):
+    """A run of the lineage failed."""
+
+
+class ReplayDiffersError(CommandError):
+    """A rebuilt artifact has other bytes than the published one."""
+
+
+class UnwellError(CommandError):
+    """At least one of the doctor's checks failed."""

@@ -1,0 +1,47 @@
+"""Jobs: named selections of the lineage. A run has one partition key, so a job spans one kind of partition at most."""
+
+import time
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph_subset import AssetGraphSubset
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+from dagster._core.execution.backfill import PartitionBackfill
+from dagster._core.utils import make_new_backfill_id
+
+DATA = dg.AssetSelection.groups("crawl", "documents", "labels", "deduplication", "tokens", "store")
+TRAIN = dg.AssetSelection.groups("scaling", "training")
+EVALUATE = dg.AssetSelection.groups("evaluation", "release")
+
+# A run that lost its process must not hold its pool slot and its place in the queue for ever.
+TAGS = {"dagster/max_runtime": str(14 * 24 * 3600)}
+
+
+@dg.op(description="Ask the daemon for a backfill of every asset and partition, upstream before downstream.")
+def backfill_everything(context: dg.OpExecutionContext) -> str:
+    """Same request as selecting all assets in the UI and choosing all partitions there."""
+    backfill = PartitionBackfill.from_asset_graph_subset(
+        backfill_id=make_new_backfill_id(),
+        backfill_timestamp=time.time(),
+        tags=dict(context.run_tags),
+        dynamic_partitions_store=context.instance,
+        asset_graph_subset=AssetGraphSubset.all(context.repository_def.asset_graph),
+        title="The whole lineage",
+        description=None,
+        run_config=None,
+    )
+    context.instance.add_backfill(backfill)
+    context.log.info(f"backfill {backfill.backfill_id} is requested; the daemon starts its runs, see the Runs page")
+    return str(backfill.backfill_id)
+
+
+@dg.job(description="The whole lineage: three kinds of partition, hence a backfill that the daemon walks in order.")
+def everything() -> None:
+    backfill_everything()
+
+
+JOBS: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
+    dg.define_asset_job("data", DATA, description="From the raw crawl to bucketed token caches and their mixture.", tags=TAGS),
+    dg.define_asset_job("train", TRAIN, description="Ladder, scaling law, prediction, hero and cooldown.", tags=TAGS),
+    dg.define_asset_job("evaluate", EVALUATE, description="Score the checkpoints and assemble the release.", tags=TAGS),
+    everything,
+]

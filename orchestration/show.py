@@ -1,0 +1,67 @@
+"""What the commands of `seaway` print: plan, artifacts, catalog."""
+
+from collections import Counter
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from assets.partitions import PROFILE
+from assets.plan import Step, make_plan
+from infra.artifacts.artifact import Artifact
+from infra.catalog.catalog import Catalog
+from orchestration.cost import cost_of
+from orchestration.definitions import FACTORY
+
+
+def show_plan(console: Console, everything: bool) -> None:
+    """One line per node that would run: the verdict, why, and what it costs."""
+    steps = make_plan(FACTORY.resolver, FACTORY.store)
+    verdicts = Counter(step.verdict for step in steps)
+    shown = [step for step in steps if everything or step.verdict != "published"]
+    if shown:
+        console.print(_plan_table(shown))
+    console.print(
+        f"profile {PROFILE.name}: {verdicts['build']} to build, {verdicts['perhaps']} perhaps "
+        f"(they run only if what they wait for comes out in other bytes), {verdicts['published']} published"
+    )
+
+
+def _plan_table(steps: list[Step]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("node", "verdict", "why", "cost"):
+        table.add_column(column, overflow="fold", no_wrap=column in ("node", "verdict"))
+    colours = {"build": "bold", "perhaps": "dim", "published": "green"}
+    for step in steps:
+        table.add_row(
+            escape(str(step.node)),
+            f"[{colours[step.verdict]}]{step.verdict}[/]",
+            escape("\n".join(step.reasons)),
+            cost_of(step.resolved, step.last_seconds),
+        )
+    return table
+
+
+def show_artifacts(console: Console, asset: str | None) -> None:
+    """Every published artifact of the profile's root, from storage itself."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("asset", "partition", "recipe", "digest", "files", "bytes"):
+        table.add_column(column, justify="right" if column in ("files", "bytes") else "left", no_wrap=True)
+    total = 0
+    for name, partition, recipe, artifact in FACTORY.store.artifacts():
+        if asset in (None, name):
+            total += 1
+            table.add_row(name, partition or "", recipe, artifact.digest[:16], str(len(artifact.names)), f"{bytes_of(artifact):,}")
+    if total:
+        console.print(table)
+    console.print(f"{total} artifacts in {PROFILE.storage.root}", soft_wrap=True)
+
+
+def rebuild_catalog(console: Console) -> None:
+    catalog = Catalog.open(PROFILE.storage.catalog)
+    catalog.rebuild(FACTORY.store)
+    console.print(f"catalog {PROFILE.storage.catalog} rebuilt from {PROFILE.storage.root}", soft_wrap=True)
+
+
+def bytes_of(artifact: Artifact) -> int:
+    return sum(entry.size for entry in artifact.manifest.files)

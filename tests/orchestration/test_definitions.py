@@ -1,0 +1,69 @@
+"""The lineage as Dagster sees it: loads fast and light, whole, and in the shape that the design names."""
+
+import json
+import subprocess
+import sys
+
+import dagster as dg
+import pytest
+
+from assets.lineage import STAGES, in_order
+from orchestration.definitions import defs
+from orchestration.jobs import DATA, EVALUATE, TRAIN
+
+LINEAGE = {
+    "raw", "extracted", "normalized", "language", "quality", "evaluation_ngrams", "contamination", "minhash", "exact_duplicates",
+    "fuzzy_duplicates", "tokenizer", "tokens", "store", "mixture", "baselines", "ladder", "scaling_law", "prediction", "hero",
+    "cooldown", "evaluation", "release",
+}  # fmt: skip
+
+PROBE = """
+import json, sys, time
+start = time.process_time()
+import dagster
+imported = time.process_time()
+import orchestration.definitions
+heavy = [name for name in ("jax", "polars", "pyarrow", "numba", "duckdb", "matplotlib", "s3fs") if name in sys.modules]
+print(json.dumps({"heavy": heavy, "seconds": time.process_time() - imported}))
+"""
+
+
+def test_loading_the_definitions_is_light():
+    """At most 1.5 s of CPU beyond importing dagster itself, and no heavy import; the best of three, since machines are shared."""
+    probes = [json.loads(subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True).stdout) for _ in range(3)]
+    assert probes[0]["heavy"] == []
+    assert min(probe["seconds"] for probe in probes) < 1.5
+
+
+def test_dagster_sees_every_stage_and_nothing_else():
+    keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
+    assert keys == set(STAGES) == LINEAGE
+
+
+def test_every_asset_says_what_it_is_and_who_owns_it():
+    for node in defs.resolve_asset_graph().asset_nodes:
+        assert node.description, node.key
+        assert node.owners, node.key
+        assert node.kinds, node.key
+        assert node.group_name != "default", node.key
+        assert node.code_version == STAGES[node.key.to_user_string()].version
+
+
+def test_the_definitions_are_loadable():
+    dg.Definitions.validate_loadable(defs)
+
+
+@pytest.mark.parametrize("name", ["data", "train", "evaluate", "everything"])
+def test_a_job_exists(name: str):
+    assert defs.resolve_job_def(name).name == name
+
+
+def test_the_jobs_together_cover_the_lineage_once():
+    covered = [key for selection in (DATA, TRAIN, EVALUATE) for key in selection.resolve(defs.resolve_asset_graph())]
+    assert {key.to_user_string() for key in covered} == LINEAGE
+    assert len(covered) == len(LINEAGE)
+
+
+def test_upstream_comes_before_downstream():
+    order = [stage.key for stage in in_order()]
+    assert all(order.index(up) < order.index(stage.key) for stage in STAGES.values() for up in stage.upstream)
