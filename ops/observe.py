@@ -7,10 +7,9 @@ import hashlib
 import json
 import sys
 import sysconfig
-from pathlib import Path
 
 from ops.config import FilesSource, PydocSource, SourceSpec
-from ops.crawl.listing import UNREAD, Entry, RootedSource, content_mark, fingerprint, list_entries
+from ops.crawl.listing import UNREAD, Entry, RootedSource, SourceError, fingerprint, list_entries, open_entry
 
 
 def observe(source: SourceSpec) -> str:
@@ -39,21 +38,13 @@ def _mark(source: RootedSource, entry: Entry) -> str:
         return entry.etag
     if is_oversized(source, entry):
         return UNREAD
-    if isinstance(source, FilesSource):
-        return _read_mark(entry.url)
-    return _stream_mark(entry.url)
-
-
-def _read_mark(path: str) -> str:
     try:
-        return content_mark(Path(path).read_bytes())
-    except OSError:
-        return UNREAD
-
-
-def _stream_mark(path: str) -> str:
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        with open_entry(entry) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+    except SourceError:
+        if isinstance(source, FilesSource):
+            return UNREAD  # one document less, and said so; of an archive or a table nobody knows what is missing
+        raise
 
 
 def _observe_python(source: PydocSource) -> str:

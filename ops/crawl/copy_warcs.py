@@ -2,10 +2,8 @@
 
 import hashlib
 
-import fsspec
-
 from infra.artifacts.writer import Writer
-from ops.crawl.listing import Entry
+from ops.crawl.listing import Entry, open_entry
 
 COPY_CHUNK_BYTES = 4 << 20
 
@@ -19,7 +17,7 @@ def copy_warcs(entries: list[Entry], out: Writer) -> list[str]:
     marks, total, copied = [], sum(entry.size for entry in entries), 0
     for entry in entries:
         digest = hashlib.sha256()
-        with fsspec.open(entry.url, "rb") as source, out.open(f"warc/{entry.name}") as target:
+        with open_entry(entry) as source, out.open(f"warc/{entry.name}") as target:
             while chunk := source.read(COPY_CHUNK_BYTES):
                 digest.update(chunk)
                 target.write(chunk)

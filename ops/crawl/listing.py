@@ -8,6 +8,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from ops.config import FilesSource, JsonlSource, WarcSource
 
@@ -37,7 +38,7 @@ def resolve_root(root: str) -> str:
     """
     match = re.match(r"\$\{([^}]*)\}", root)
     if match is None:
-        return root
+        return root.removeprefix("file://")
     places = {
         "stdlib": sysconfig.get_path("stdlib"),
         "site-packages": sysconfig.get_path("purelib"),
@@ -64,6 +65,23 @@ def list_entries(source: RootedSource) -> list[Entry]:
             "an empty source would make every later stage succeed having done nothing, so put files there or drop the source"
         )
     return entries
+
+
+def open_entry(entry: Entry) -> IO[bytes]:
+    """Open a file of the source.
+
+    Raises:
+        SourceError: it can't be read.
+    """
+    try:
+        if "://" not in entry.url:
+            return open(entry.url, "rb")
+        import fsspec  # loads plug-ins; only remote roots need it
+
+        filesystem, path = fsspec.url_to_fs(entry.url)
+        return filesystem.open(path, "rb")  # type: ignore[no-any-return]
+    except OSError as error:
+        raise SourceError(f"{entry.url} can't be read ({error.strerror or type(error).__name__}); repair it or exclude it") from error
 
 
 def fingerprint(marks: Iterable[tuple[str, int, str]]) -> str:

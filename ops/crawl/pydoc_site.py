@@ -13,6 +13,8 @@ from typing import IO
 from ops.crawl.listing import SourceError
 
 SERVER = Path(__file__).with_name("pydoc_server.py")
+# The interpreter below our virtual environment: what it documents does not depend on where the environment lies.
+PYTHON = getattr(sys, "_base_executable", sys.executable)
 START_TIMEOUT_S = 60.0  # it takes 0.2 s on an idle core; a loaded CI machine gets its time
 # Seen by every page that shows os.environ, so fixed; a seed, since pydoc prints sets in their iteration order.
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC", "HOME": "/", "COLUMNS": "80"}
@@ -27,7 +29,7 @@ def serving_pydoc() -> Iterator[tuple[str, int]]:
     """
     with tempfile.TemporaryFile() as errors:
         server = subprocess.Popen(
-            [sys.executable, "-s", "-S", "-P", "-B", str(SERVER)],
+            [PYTHON, "-s", "-S", "-P", "-B", str(SERVER)],
             env=ENVIRONMENT,
             cwd="/",
             stdin=subprocess.PIPE,
@@ -50,7 +52,7 @@ def _port_of(server: "subprocess.Popen[bytes]", errors: IO[bytes]) -> int:
                 return int(line)
     errors.seek(0)
     said = errors.read()[-500:].decode(errors="replace").strip() or "nothing"
-    raise SourceError(f"the pydoc server of {sys.executable} did not start within {START_TIMEOUT_S:.0f} s; it said: {said}")
+    raise SourceError(f"the pydoc server of {PYTHON} did not start within {START_TIMEOUT_S:.0f} s; it said: {said}")
 
 
 def _stop(server: "subprocess.Popen[bytes]") -> None:

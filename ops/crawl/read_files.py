@@ -1,13 +1,10 @@
 """Reads a `files` source: one payload a file."""
 
 import zlib
-from pathlib import Path
-
-import fsspec
 
 from infra.artifacts.writer import Writer
 from ops.config import FilesSource
-from ops.crawl.listing import UNREAD, Entry, content_mark
+from ops.crawl.listing import UNREAD, Entry, SourceError, content_mark, open_entry
 from ops.crawl.media_types import media_type_of
 from ops.crawl.payloads import PayloadWriter
 from ops.extract.rejects import Reason
@@ -33,9 +30,10 @@ def _read_one(source: FilesSource, entry: Entry, payloads: PayloadWriter) -> str
         payloads.reject(uri, Reason.TOO_LARGE, f"{entry.size} bytes; max_file_bytes is {source.max_file_bytes}")
         return entry.etag or UNREAD
     try:
-        data = Path(entry.url).read_bytes() if entry.etag is None else _read_remote(entry.url)
-    except OSError as error:
-        payloads.reject(uri, Reason.UNREADABLE, error.strerror or type(error).__name__)
+        with open_entry(entry) as stream:
+            data = stream.read()
+    except SourceError as error:
+        payloads.reject(uri, Reason.UNREADABLE, type(error.__cause__).__name__)  # not the sentence: it holds the machine's path
         return entry.etag or UNREAD
     payload, name = data, entry.name
     if name.lower().endswith(".gz"):
@@ -50,11 +48,6 @@ def _read_one(source: FilesSource, entry: Entry, payloads: PayloadWriter) -> str
     else:
         payloads.add(uri, media_type_of(name), payload)
     return entry.etag or content_mark(data)
-
-
-def _read_remote(url: str) -> bytes:
-    with fsspec.open(url, "rb") as stream:
-        return stream.read()  # type: ignore[no-any-return]
 
 
 def _inflate(data: bytes, limit: int) -> bytes:

@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import IO, Any
 
-import fsspec
 import pyarrow as pa
 
 from infra.artifacts.writer import Writer
 from ops.config import JsonlSource
-from ops.crawl.listing import Entry
+from ops.crawl.listing import Entry, open_entry
 from ops.crawl.payloads import PayloadWriter
 from ops.extract.rejects import Reason
 
@@ -26,7 +25,7 @@ def read_jsonl(source: JsonlSource, entries: list[Entry], payloads: PayloadWrite
     """
     marks = []
     for done, entry in enumerate(entries):
-        with fsspec.open(entry.url, "rb") as stream:
+        with open_entry(entry) as stream:
             hashing = _HashingReader(stream)
             _read_rows(source, entry, hashing, payloads)
             while hashing.read(1 << 20):  # what a damaged file's decoder did not want

@@ -1,7 +1,11 @@
 import io
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from fastwarc import ArchiveIterator
 from fastwarc.warc import WarcRecordType
@@ -54,10 +58,35 @@ def test_the_server_shows_nothing_of_our_environment_and_guards_modules_with_sid
     monkeypatch.setenv("SEAWAY_TEST_SECRET", "do-not-leak")
     with serving_pydoc() as (host, port), httpx.Client(base_url=f"http://{host}:{port}", trust_env=False) as client:
         environment = client.get("/os.html")
+        interpreter = client.get("/sys.html").text
         rules = client.get("/robots.txt").text
         missing = client.get("/no_such_module.html")
     assert environment.status_code == 200
     assert "PYTHONHASHSEED" in environment.text
     assert "do-not-leak" not in environment.text
+    assert "orig_argv" in interpreter
+    assert str(Path(__file__).parents[3]) not in interpreter
     assert "Disallow: /antigravity." in rules
     assert missing.status_code == 404
+
+
+def test_the_server_leaves_when_its_crawler_is_killed() -> None:
+    script = (
+        "import subprocess, time, ops.crawl.pydoc_site as site\n"
+        "start = subprocess.Popen\n"
+        "def starting(*args, **options):\n"
+        "    server = start(*args, **options)\n"
+        "    print(server.pid, flush=True)\n"
+        "    return server\n"
+        "site.subprocess.Popen = starting\n"
+        "with site.serving_pydoc():\n"
+        "    print('serving', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as crawler:
+        assert crawler.stdout is not None
+        server = psutil.Process(int(crawler.stdout.readline()))
+        assert crawler.stdout.readline() == "serving\n"
+        crawler.kill()
+    gone, _ = psutil.wait_procs([server], timeout=20)
+    assert gone

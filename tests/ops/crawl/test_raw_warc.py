@@ -40,3 +40,17 @@ def test_a_prefix_of_any_store_can_be_read(tmp_path: Path) -> None:
             observe(source_of("memory://nowhere"))
     finally:
         memory.rm("/crawl", recursive=True)
+
+
+def test_an_archive_that_cant_be_read_is_one_clear_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a.warc.gz").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(SourceError, match=r"a\.warc\.gz can't be read \(No such file or directory\); repair it or exclude it"):
+        observe(source_of(str(tmp_path)))
+
+
+def test_names_that_look_like_globs_are_names(tmp_path: Path) -> None:
+    root = tmp_path / "warcs"
+    root.mkdir()
+    (root / "part[1]*.warc").write_bytes(b"WARC")
+    source = source_of(f"file://{root}")
+    assert run_program(raw, RawConfig(source=source, observed=observe(source)), tmp_path / "out").names == ("warc/part[1]*.warc",)
