@@ -1,6 +1,7 @@
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from ops.shards import read_table
 from tests.builders import run_program
 
 
-def source_of(root: Path, **changes: object) -> FilesSource:
-    return FilesSource(domain="code", licence="none", label="tree", root=str(root), **changes)  # type: ignore[arg-type]
+def source_of(root: Path, **changes: Any) -> FilesSource:
+    return FilesSource(domain="code", licence="none", label="tree", root=str(root), **changes)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,8 +14,8 @@ from tests.builders import run_program
 LINES = '{"id": "a", "text": "one\u2028still one"}\n\n{"id": 7, "text": "two"}\n{"text": "three"}\n'.encode()
 
 
-def read(root: Path, directory: Path, **changes: object) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    source = JsonlSource(domain="prose", licence="none", label="rows", root=str(root), **changes)  # type: ignore[arg-type]
+def read(root: Path, directory: Path, **changes: Any) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    source = JsonlSource(domain="prose", licence="none", label="rows", root=str(root), **changes)
     artifact = run_program(raw, RawConfig(source=source, observed=observe(source)), directory)
     return read_table(artifact, "files-00000.parquet").to_pylist(), read_table(artifact, "rejects.parquet").to_pylist()
 
