@@ -1,5 +1,6 @@
 """Reference loader of a released model: from a folder to logits, bit for bit those of the trained checkpoint."""
 
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,5 +60,11 @@ def logits(release: Release, tokens: Array, segment_ids: Array | None = None) ->
         [batch, tokens, vocab] float32.
     """
     segments = jnp.zeros_like(tokens) if segment_ids is None else segment_ids
-    hidden, _ = forward(release.params, release.router_bias, release.config, tokens, segments)
-    return jnp.matmul(hidden, release.params["head"].astype(hidden.dtype), preferred_element_type=jnp.float32)
+    return next_token_logits(release.params, release.router_bias, release.config, tokens, segments)
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def next_token_logits(params: Params, router_bias: Array, config: ModelConfig, tokens: Array, segment_ids: Array) -> Array:
+    """All logits of a batch, [batch, tokens, vocab] float32: for tests and short texts, 4 bytes times the vocabulary a token."""
+    hidden, _ = forward(params, router_bias, config, tokens, segment_ids)
+    return jnp.matmul(hidden, params["head"].astype(hidden.dtype), preferred_element_type=jnp.float32)

@@ -90,7 +90,8 @@ def test_the_first_update_starts_from_the_parents_whole_state(parent: Artifact, 
 
 def copied(state: TrainState) -> TrainState:
     """A state whose arrays may be donated without taking another's."""
-    return jax.tree.map(jnp.copy, state)
+    copies: TrainState = jax.tree.map(jnp.copy, state)
+    return copies
 
 
 def equal(left: Params, right: Params) -> bool:

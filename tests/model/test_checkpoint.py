@@ -10,7 +10,7 @@ from model.checkpoint import MARKER, STATE, CheckpointMismatchError, CheckpointS
 
 
 def arrays_at(step: int) -> dict[str, np.ndarray]:
-    return {"parameters/w": np.full((2, 3), step, np.float32), "optimizer/count": np.int32(step)}
+    return {"parameters/w": np.full((2, 3), step, np.float32), "optimizer/count": np.array(step, np.int32)}
 
 
 def store_with(directory: Path, *steps: int) -> CheckpointStore:

@@ -29,7 +29,7 @@ def test_a_pinned_floor_recovers_the_planted_law_exactly(count: int) -> None:
 
 def test_a_free_floor_recovers_the_planted_law_over_enough_decades() -> None:
     steep = PowerLaw(floor=1.6, log_scale=float(np.log(3e4)), exponent=0.25)
-    budgets = list(np.geomspace(1e16, 1e22, 9))
+    budgets = [float(budget) for budget in np.geomspace(1e16, 1e22, 9)]
     law = fit(budgets, planted(steep, budgets), floor=None)
     assert law.floor == pytest.approx(1.6, rel=1e-4)
     assert law.exponent == pytest.approx(0.25, rel=1e-3)

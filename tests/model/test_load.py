@@ -11,15 +11,14 @@ import pytest
 from model.arrays import ArraysMismatchError, decode, encode
 from model.config import CPU_KERNELS, KernelConfig, ModelConfig, demo_model, tiny_model
 from model.export import CONFIG, FIELD_NAMES, WEIGHTS, model_config, release_arrays, release_config
-from model.load import load_release, logits
-from model.parameters import init
+from model.load import load_release, logits, next_token_logits
+from model.parameters import Params, init
 from model.state import same, to_arrays
-from model.transformer import forward
 
 GATED = tiny_model().model_copy(update={"norm_gate_rank": 4, "attention_gate": True, "exclusive_attention": True, "shared_expert_width": 0})
 
 
-def written(directory: Path, config: ModelConfig) -> tuple[dict[str, object], jax.Array]:
+def written(directory: Path, config: ModelConfig) -> tuple[Params, jax.Array]:
     params, bias = init(config, seed=5), jax.random.normal(jax.random.key(1), (config.layers, config.experts))
     directory.mkdir(parents=True, exist_ok=True)
     (directory / WEIGHTS).write_bytes(encode(release_arrays(to_arrays(params), np.asarray(bias))))
@@ -58,8 +57,7 @@ def test_loaded_weights_give_the_same_bits_of_logits(tmp_path: Path, config: Mod
     params, bias = written(tmp_path, config)
     release = load_release(tmp_path)
     tokens = jax.random.randint(jax.random.key(2), (2, 24), 0, config.vocab_size)
-    hidden, _ = forward(params, bias, config, tokens, jnp.zeros_like(tokens))
-    assert same(logits(release, tokens), jnp.matmul(hidden, params["head"], preferred_element_type=jnp.float32))
+    assert same(logits(release, tokens), next_token_logits(params, bias, config, tokens, jnp.zeros_like(tokens)))
     assert same(release.router_bias, bias)
 
 

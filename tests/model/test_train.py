@@ -87,39 +87,35 @@ class Killed(BaseException):
     """Stands for the death of the process between two steps."""
 
 
+def mortal(directory: Path, name: str, death: int, beats: list[int] | None = None) -> Writer:
+    """A writer whose job dies once `death` steps are done. All share one scratch directory."""
+
+    def progress(done: int, total: int | None, unit: str, **measures: float) -> None:
+        if beats is not None:
+            beats.append(done)
+        if done == death:
+            raise Killed
+
+    return Writer(str(directory / name), scratch_url=str(directory / "scratch"), progress=progress)
+
+
 @pytest.mark.parametrize("deaths", [(1,), (4, 9), (7, 7, 16)], ids=str)
 def test_a_resumed_run_ends_in_the_bytes_of_a_straight_one(
     straight: Artifact, data: dict[str, Artifact], tmp_path: Path, deaths: tuple[int, ...]
 ) -> None:
     for number, death in enumerate(deaths):
-
-        def progress(done: int, total: int | None, unit: str, death: int = death, **measures: float) -> None:
-            if done == death:
-                raise Killed
-
-        out = Writer(str(tmp_path / f"attempt-{number}"), scratch_url=str(tmp_path / "scratch"), progress=progress)
         with pytest.raises(Killed):
-            train(CONFIG, **data, out=out)
+            train(CONFIG, **data, out=mortal(tmp_path, f"attempt-{number}", death))
     assert run_program(train, CONFIG, tmp_path, **data).digest == straight.digest
 
 
 def test_a_run_does_only_the_steps_that_are_missing(data: dict[str, Artifact], tmp_path: Path) -> None:
-    done: list[int] = []
-
-    def progress(step: int, total: int | None, unit: str, **measures: float) -> None:
-        done.append(step)
-        if step == 7:
-            raise Killed
-
-    def writer(name: str) -> Writer:
-        return Writer(str(tmp_path / name), scratch_url=str(tmp_path / "scratch"), progress=progress)
-
-    with pytest.raises(Killed):
-        train(CONFIG, **data, out=writer("first"))
-    done.clear()
-    with pytest.raises(Killed):
-        train(CONFIG, **data, out=writer("second"))
-    assert done == [7]  # the checkpoint of step 6 was taken
+    beats: list[int] = []
+    for name in ("first", "second"):
+        beats.clear()
+        with pytest.raises(Killed):
+            train(CONFIG, **data, out=mortal(tmp_path, name, 7, beats))
+    assert beats == [7]  # the checkpoint of step 6 was taken
 
 
 def test_a_killed_process_leaves_a_run_that_ends_in_the_same_bytes(straight: Artifact, data: dict[str, Artifact], tmp_path: Path) -> None:
@@ -146,12 +142,8 @@ def _wait_for_checkpoint(folder: Path, process: "subprocess.Popen[bytes]") -> No
 
 
 def test_checkpoints_of_another_config_are_refused(data: dict[str, Artifact], tmp_path: Path) -> None:
-    def progress(done: int, total: int | None, unit: str, **measures: float) -> None:
-        if done == 4:
-            raise Killed
-
     with pytest.raises(Killed):
-        train(CONFIG, **data, out=Writer(str(tmp_path / "a"), scratch_url=str(tmp_path / "scratch"), progress=progress))
+        train(CONFIG, **data, out=mortal(tmp_path, "first", 4))
     with pytest.raises(CheckpointMismatchError, match="give this run a scratch directory of its own"):
         run_program(train, CONFIG.model_copy(update={"seed": 1}), tmp_path, **data)
 
