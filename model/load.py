@@ -60,7 +60,8 @@ def logits(release: Release, tokens: Array, segment_ids: Array | None = None) ->
         [batch, tokens, vocab] float32.
     """
     segments = jnp.zeros_like(tokens) if segment_ids is None else segment_ids
-    return next_token_logits(release.params, release.router_bias, release.config, tokens, segments)
+    found: Array = next_token_logits(release.params, release.router_bias, release.config, tokens, segments)
+    return found
 
 
 @functools.partial(jax.jit, static_argnames="config")
