@@ -13,6 +13,7 @@ from infra.dispatch.dispatcher import Dispatcher, Outcome
 from infra.dispatch.job import Job
 from infra.dispatch.local import LocalBackend
 from infra.dispatch.messages import Message
+from infra.dispatch.outcome import JobFailed
 
 Listener = Callable[[Job, Message], None]
 
@@ -23,6 +24,7 @@ class Factory:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.listeners: list[Listener] = []
+        self.running: Job | None = None  # until its artifact is there: after an interrupt, what may still be running
 
     @cached_property
     def store(self) -> ArtifactStore:
@@ -74,7 +76,14 @@ class Factory:
             for listener in self.listeners:
                 listener(job, message)
 
-        return self.dispatcher.run(job, on_message=hear)
+        self.running = job
+        try:
+            outcome = self.dispatcher.run(job, on_message=hear)
+        except JobFailed:
+            self.running = None
+            raise
+        self.running = None
+        return outcome
 
     def cancel(self, job: Job) -> None:
         self.dispatcher.cancel(job)

@@ -7,6 +7,7 @@ in hour three of a run.
 import os
 import re
 from collections.abc import Mapping
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -150,7 +151,7 @@ def active_profile() -> Profile:
 def load_profile(name: str) -> Profile:
     """Load a built-in profile by name, or any by path (a name with a slash or ending in .yaml).
 
-    `${NAME}` and `${NAME:-default}` in the text are taken from the environment.
+    `${NAME}` and `${NAME:-default}` in its strings are taken from the environment.
 
     Raises:
         ProfileError: no such profile, not YAML, an unknown key, a value out of range.
@@ -161,7 +162,7 @@ def load_profile(name: str) -> Profile:
     except OSError as error:
         raise ProfileError(f"profile {name!r}: can't read {path}: {error.strerror}; built in are {', '.join(_built_in_names())}") from None
     try:
-        return Profile.model_validate(yaml.safe_load(_substituted(text, path)))
+        return Profile.model_validate(_substituted(yaml.safe_load(text), path))
     except yaml.YAMLError as error:
         raise ProfileError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
@@ -176,15 +177,20 @@ def _built_in_names() -> list[str]:
     return sorted(path.stem for path in _built_in("demo").parent.glob("*.yaml"))
 
 
-def _substituted(text: str, path: Path) -> str:
-    def value(match: re.Match[str]) -> str:
-        name, default = match["name"], match["default"]
-        found = os.environ.get(name, default)
-        if found is None:
-            raise ProfileError(f"{path}: ${{{name}}} is not set; export {name}, or write ${{{name}:-default}}")
-        return found
+def _substituted(value: Any, path: Path) -> Any:
+    """The value with variables replaced in every string, and so not in comments."""
+    if isinstance(value, Mapping):
+        return {key: _substituted(item, path) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_substituted(item, path) for item in value]
+    return re.sub(r"\$\{(?P<name>[A-Z_]+)(:-(?P<default>[^}]*))?\}", partial(_variable, path), value) if isinstance(value, str) else value
 
-    return re.sub(r"\$\{(?P<name>[A-Z_]+)(:-(?P<default>[^}]*))?\}", value, text)
+
+def _variable(path: Path, match: re.Match[str]) -> str:
+    found = os.environ.get(match["name"], match["default"])
+    if found is None:
+        raise ProfileError(f"{path}: ${{{match['name']}}} is not set; export {match['name']}, or write ${{{match['name']}:-default}}")
+    return found
 
 
 def _sentence(problem: Mapping[str, Any]) -> str:

@@ -16,8 +16,11 @@ import dagster as dg
 from assets.factory import Factory, how_to_materialize
 from assets.lineage import STAGES, ConfigOf, Edge, Stage
 from infra.artifacts.artifact import Artifact
-from infra.dispatch.dispatcher import JobFailed, Outcome
 from infra.dispatch.messages import Message
+from infra.dispatch.outcome import JobCancelled, JobFailed, Outcome
+from infra.storage.errors import StorageError
+from ops.crawl.listing import SourceError
+from ops.decontaminate.evaluations import EvaluationError
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,10 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
     """
     if partition and (instant := context.run_tags.get(SNAPSHOT_TAG)):
         factory.take_snapshot(partition, instant)
-    resolved = factory.resolve(declared.key, partition)
+    try:
+        resolved = factory.resolve(declared.key, partition)
+    except (SourceError, EvaluationError, StorageError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
     if resolved.waiting_for:
         missing = ", ".join(str(node) for node in resolved.waiting_for)
         raise dg.Failure(
@@ -135,6 +141,8 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
     except JobFailed as failure:
         told = {"log": dg.MetadataValue.path(failure.log), "ending": failure.ending.value, "traceback": "\n".join(failure.tail) or "none"}
         raise dg.Failure(str(failure), metadata=told, allow_retries=False) from None
+    except (JobCancelled, StorageError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
     except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt):
         run = context.instance.get_run_by_id(context.run_id)
         if run is not None and run.status == dg.DagsterRunStatus.CANCELING:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -21,13 +22,25 @@ ProfileOption = Annotated[
 ]
 
 
+class JobName(StrEnum):
+    """The jobs of `orchestration/jobs.py`."""
+
+    data = "data"
+    train = "train"
+    evaluate = "evaluate"
+    everything = "everything"
+
+
 @app.command()
-def demo(profile: ProfileOption = "demo") -> None:
+def demo(
+    profile: ProfileOption = "demo",
+    job: Annotated[JobName, typer.Option(help="Only the assets of this job.")] = JobName.everything,
+) -> None:
     """Run the whole lineage on this machine, from live crawl to released model, and show what came out."""
     with _profile(profile):
         from orchestration.demo import show_demo
 
-        show_demo(console)
+        show_demo(console, job.value)
 
 
 @app.command()

@@ -13,9 +13,13 @@ from ops.cache import read_ledger
 OUTCOMES = ("contaminated", "fuzzy", "exact", "language", "quality", "held_out_duplicate", "held_out", "out")
 
 
-def show_results(console: Console, factory: Factory) -> None:
-    """Print what came out, all of it read from published artifacts."""
+def show_funnel(console: Console, factory: Factory) -> None:
+    """Documents and tokens in and out per stage, and why documents left."""
     console.print(funnel_table(factory), _reasons_table(factory), sep="\n")
+
+
+def show_results(console: Console, factory: Factory) -> None:
+    """The loss against its prediction, bits per byte beside baselines, a sample - all read from published artifacts."""
     _show_prediction(console, factory)
     for checkpoint in ("hero", "cooldown"):
         console.print(_scores_table(checkpoint, _artifact(factory, "evaluation", checkpoint).read_json("evaluation.json")))

@@ -12,6 +12,8 @@ DATA = dg.AssetSelection.groups("crawl", "documents", "labels", "deduplication",
 TRAIN = dg.AssetSelection.groups("scaling", "training")
 EVALUATE = dg.AssetSelection.groups("evaluation", "release")
 
+SELECTIONS = {"data": DATA, "train": TRAIN, "evaluate": EVALUATE, "everything": dg.AssetSelection.all()}
+
 # A run that lost its process must not hold its pool slot and its place in the queue for ever.
 TAGS = {"dagster/max_runtime": str(14 * 24 * 3600)}
 
