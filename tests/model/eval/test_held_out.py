@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -36,13 +37,15 @@ def scored(store: Artifact, params: Params, **config: int) -> dict[str, Document
 
 
 def test_scores_equal_each_document_alone_in_its_own_row(store: Artifact, params: Params) -> None:
-    found = scored(store, params, sequence_tokens=64)
-    for domain, scores in found.items():
+    nats_of = jax.jit(lambda batch: token_nats(params, init_router_bias(MODEL), MODEL, batch))
+    for domain, scores in scored(store, params, sequence_tokens=64).items():
         for index, document in enumerate(held_out_documents(store, domain, 300)):
-            one = jnp.asarray(document.astype(np.int32))
-            batch = Batch(one[None, :-1], one[None, 1:], jnp.zeros((1, len(one) - 1), jnp.int32), jnp.ones((1, len(one) - 1)))
-            alone = float(token_nats(params, init_router_bias(MODEL), MODEL, batch).sum())
-            assert scores.nats[index] == pytest.approx(alone, rel=1e-5)
+            length = len(document) - 1
+            tokens, targets = (np.zeros((1, 64), np.int32) for _ in range(2))
+            tokens[0, :length], targets[0, :length] = document[:-1], document[1:]
+            segments = np.where(np.arange(64) < length, 0, -1)[None].astype(np.int32)
+            alone = nats_of(Batch(*(jnp.asarray(array) for array in (tokens, targets, segments, segments + 1.0))))
+            assert scores.nats[index] == pytest.approx(float(alone[0, :length].sum()), rel=1e-5)
 
 
 @pytest.mark.parametrize("batch_sequences", [1, 3, 16])
