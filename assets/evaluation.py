@@ -34,7 +34,7 @@ def evaluation(artifact: Artifact) -> Report:
             "prediction": table([{key: value for key, value in scored["prediction"].items() if key != "score"}]),
             "sample": dg.MetadataValue.md(sample_markdown(artifact)),
         },
-        checks={"beats_counting": averages["model"] < averages["unigram"]},
+        warnings={"beats_counting": averages["model"] < averages["unigram"]},
     )
 
 

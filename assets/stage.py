@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
+from inspect import cleandoc
 from typing import Any
 
 import dagster as dg
@@ -25,10 +26,14 @@ from ops.decontaminate.evaluations import EvaluationError
 
 @dataclass(frozen=True)
 class Report:
-    """What a person asks of an artifact: metadata for the UI, and the outcome of each declared check."""
+    """What a person asks of an artifact: metadata for the UI, and the outcome of each declared check.
+
+    A failed check of `checks` stops everything downstream; one of `warnings` only shows.
+    """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     checks: Mapping[str, bool] = field(default_factory=dict)
+    warnings: Mapping[str, bool] = field(default_factory=dict)
 
 
 SNAPSHOT_TAG = "seaway/snapshot"
@@ -70,7 +75,7 @@ def stage(
         inputs: program parameter -> where its artifact comes from.
         after: assets that must be published before, without being inputs: they never enter the recipe.
         config: the program's config for (profile, partition); by default the profile's section named like the asset.
-        checks: name -> what it asserts. Blocking: when one fails, nothing downstream runs.
+        checks: name -> what it asserts, for every check and warning of the report.
         automated: rebuild when an input's data version changes. Off for what runs on chips.
     """
 
@@ -92,7 +97,7 @@ def stage(
             name=key,
             deps=list(declared.upstream),
             partitions_def=partitions,
-            description=(report.__doc__ or "").strip(),
+            description=cleandoc(report.__doc__ or ""),
             group_name=group,
             kinds=kinds,
             owners=[owner],
@@ -165,5 +170,11 @@ def result_of(report: Report, outcome: Outcome) -> dg.MaterializeResult[Any]:
     return dg.MaterializeResult(
         data_version=dg.DataVersion(artifact.digest),
         metadata={**report.metadata, **identity},
-        check_results=[dg.AssetCheckResult(check_name=name, passed=passed) for name, passed in report.checks.items()],
+        check_results=[
+            *(dg.AssetCheckResult(check_name=name, passed=passed) for name, passed in report.checks.items()),
+            *(
+                dg.AssetCheckResult(check_name=name, passed=passed, severity=dg.AssetCheckSeverity.WARN)
+                for name, passed in report.warnings.items()
+            ),
+        ],
     )

@@ -1,6 +1,7 @@
 """`seaway`: what Dagster doesn't do. Materializing, backfilling and launching stay Dagster's own commands."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -16,7 +17,7 @@ app = typer.Typer(
 catalog_app = typer.Typer(no_args_is_help=True, help="The index of artifacts; it can always be rebuilt from storage.")
 app.add_typer(catalog_app, name="catalog")
 
-console = Console(highlight=False)
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", "-p", help="A profile's name or path; default: $SEAWAY_PROFILE, else demo.")
 ]

@@ -31,7 +31,13 @@ class Lab:
 
     @property
     def environment(self) -> dict[str, str]:
-        mine = {"HOME_OF_TEST": str(self.home), "TEXTS": str(self.texts), "SEAWAY_PROFILE": str(self.profile)}
+        # Compiled programs are shared between labs: they change no result, and compiling is most of a tiny run.
+        mine = {
+            "HOME_OF_TEST": str(self.home),
+            "TEXTS": str(self.texts),
+            "JAX_CACHE": str(self.texts.parent / "jax-cache"),
+            "SEAWAY_PROFILE": str(self.profile),
+        }
         kept = {key: value for key, value in os.environ.items() if key != "DAGSTER_HOME"}
         return {**kept, **mine, "DAGSTER_HOME": str(self.home / "dagster"), "PYTHONUNBUFFERED": "1", **self.extra}
 
