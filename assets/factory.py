@@ -13,7 +13,6 @@ from infra.dispatch.dispatcher import Dispatcher, Outcome
 from infra.dispatch.job import Job
 from infra.dispatch.local import LocalBackend
 from infra.dispatch.messages import Message
-from infra.dispatch.outcome import JobFailed
 
 Listener = Callable[[Job, Message], None]
 
@@ -79,7 +78,7 @@ class Factory:
         self.running = job
         try:
             outcome = self.dispatcher.run(job, on_message=hear)
-        except JobFailed:
+        except Exception:  # interrupts are no Exception: after one, the job may still be running
             self.running = None
             raise
         self.running = None

@@ -112,11 +112,13 @@ def _profile(name: str | None) -> Iterator[None]:
         os.environ["SEAWAY_PROFILE"] = name
     from assets.profile import ProfileError
     from infra.dispatch.outcome import JobFailed
+    from ops.crawl.listing import SourceError
+    from ops.decontaminate.evaluations import EvaluationError
     from orchestration.errors import CommandError
 
     try:
         yield
-    except (ProfileError, CommandError, JobFailed, OSError) as error:
+    except (ProfileError, SourceError, EvaluationError, CommandError, JobFailed, OSError) as error:
         console.print(f"[red]seaway:[/red] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(1) from None
 
