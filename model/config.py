@@ -236,6 +236,9 @@ class HeldOutConfig(ProgramConfig):
 
     sequence_tokens: int = Field(default=4096, ge=2)  # longest context of a scored token
     tokens_per_domain: int = Field(default=1 << 20, ge=1)  # the same number as the n-gram baselines'
+    # Of a document, from its start; the baselines' number too. A few books would fill a domain and its interval would say
+    # little: 8192 is two contexts of 4096 and makes a full domain 128 documents at least.
+    max_document_tokens: int = Field(default=8192, ge=2)
     batch_sequences: int = Field(default=8, ge=1)  # moves a score by rounding alone, but bytes it does move
 
     @property

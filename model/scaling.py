@@ -63,7 +63,7 @@ class ScalingStats(Stats):
     largest_residual: float
 
 
-@program(version="1")
+@program(version="2")
 def fit_scaling_law(config: ScalingConfig, ladder: Artifacts, out: Writer) -> ScalingStats:
     """Fit loss = E + A * FLOPs^-a over the cells of a ladder.
 

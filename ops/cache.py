@@ -119,15 +119,19 @@ class TokenCache:
         return [found[index] for index in indices]
 
 
-def select_documents(cache: TokenCache, max_tokens: int) -> list[tuple[int, int]]:
+def select_documents(cache: TokenCache, max_tokens: int, max_document_tokens: int | None = None) -> list[tuple[int, int]]:
     """A spread-out part of a bucket with `max_tokens` tokens (or all of it, if it has no more).
+
+    Args:
+        max_document_tokens: two or more; of a longer document only its beginning is taken, so that no one fills the
+            selection. None takes documents whole.
 
     Returns:
         (document index, tokens to take from its start), ascending by index. The documents are the first ones of a
         fixed permutation, so no source is preferred; a larger `max_tokens` takes the same documents and more.
         The last one taken may be cut. Single tokens are not taken: they leave nothing to predict.
     """
-    left = max_tokens
+    left, most = max_tokens, max_tokens if max_document_tokens is None else max_document_tokens
     chosen: list[tuple[int, int]] = []
     for start in range(0, cache.documents, SELECTION_BLOCK):
         places = np.arange(start, min(start + SELECTION_BLOCK, cache.documents))
@@ -137,19 +141,19 @@ def select_documents(cache: TokenCache, max_tokens: int) -> list[tuple[int, int]
             if left < 2:
                 return sorted(chosen)
             if length >= 2:
-                chosen.append((index, min(length, left)))
+                chosen.append((index, min(length, most, left)))
                 left -= chosen[-1][1]
     return sorted(chosen)
 
 
-def held_out_documents(store: Artifact, domain: str, max_tokens: int) -> Iterator[Tokens]:
+def held_out_documents(store: Artifact, domain: str, max_tokens: int, max_document_tokens: int) -> Iterator[Tokens]:
     """The held-out documents of a domain that every evaluation scores, as token arrays of two tokens or more.
 
     All tokens but a document's first are scored, each given some of what stands before it in its document; their bytes
-    are those of `token_bytes.npy`. Models and count-based baselines that agree on `max_tokens` are scored on the same tokens.
+    are those of `token_bytes.npy`. Models and count-based baselines that agree on both numbers are scored on the same tokens.
     """
     cache = TokenCache.open(store, held_out_folder(domain))
-    for index, take in select_documents(cache, max_tokens):
+    for index, take in select_documents(cache, max_tokens, max_document_tokens):
         yield cache.document(index)[:take]
 
 

@@ -307,3 +307,4 @@ class NgramConfig(ProgramConfig):
 
     train_tokens: int = Field(16 * MiB, ge=1)  # all train buckets together, each in proportion; 130 bytes of memory a token
     held_out_tokens: int = Field(1 * MiB, ge=1)  # per domain; the evaluation of a model must use the same number
+    max_document_tokens: int = Field(8192, ge=2)  # of a held-out document; and this same number (`HeldOutConfig` says why)

@@ -48,7 +48,7 @@ class NgramStats(Stats):
     slices: dict[str, Slice]
 
 
-@program(version="1")
+@program(version="2")
 def ngram_baselines(config: NgramConfig, store: Artifact, tokenizer: Artifact, out: Writer) -> NgramStats:
     """Count the train tokens and score the held-out ones, by the same tokens and bytes as a model's evaluation.
 
@@ -56,7 +56,7 @@ def ngram_baselines(config: NgramConfig, store: Artifact, tokenizer: Artifact, o
         store: its train buckets are counted, each in proportion to its size; its held-out buckets are scored.
         tokenizer: the store's; bytes per token come from it.
         out: gets `baselines.json`: `slices` {domain: {unigram, five_gram: {nats_per_token, bits_per_byte}, documents, tokens,
-            bytes}}, `held_out_tokens`, `train_tokens`, `smoothing`.
+            bytes}}, `held_out_tokens`, `max_document_tokens`, `train_tokens`, `smoothing`.
 
     Raises:
         ValueError: the store was made with another tokenizer.
@@ -74,7 +74,8 @@ def ngram_baselines(config: NgramConfig, store: Artifact, tokenizer: Artifact, o
     domains = [bucket.domain for bucket in ledger.split("held_out")]
     slices: dict[str, Slice] = {}
     for domain in domains:
-        slices[domain] = _score(store, domain, config.held_out_tokens, five_gram, unigram, token_bytes)
+        documents = held_out_documents(store, domain, config.held_out_tokens, config.max_document_tokens)
+        slices[domain] = _score(documents, five_gram, unigram, token_bytes)
         out.progress(len(slices), len(domains), "held-out domains", tokens=slices[domain].tokens)
     train_tokens = int(np.count_nonzero(stream != START))
     out.write_json(
@@ -82,6 +83,7 @@ def ngram_baselines(config: NgramConfig, store: Artifact, tokenizer: Artifact, o
         {
             "slices": {domain: found.model_dump() for domain, found in slices.items()},
             "held_out_tokens": config.held_out_tokens,
+            "max_document_tokens": config.max_document_tokens,
             "train_tokens": train_tokens,
             "smoothing": {"unigram": "add one", "five_gram": "interpolated Kneser-Ney, one discount per order"},
         },
@@ -115,16 +117,14 @@ def _train_documents(store: Artifact, max_tokens: int, out: Writer) -> Iterator[
 
 
 def _score(
-    store: Artifact,
-    domain: str,
-    max_tokens: int,
+    held_out: Iterator[npt.NDArray[np.integer]],
     five_gram: KneserNey,
     unigram: npt.NDArray[np.float64],
     token_bytes: npt.NDArray[np.int32],
 ) -> Slice:
     documents = tokens = size = 0
     unigram_nats = five_gram_nats = 0.0
-    for group in _grouped(held_out_documents(store, domain, max_tokens)):
+    for group in _grouped(held_out):
         stream = as_stream(group)
         scored = _scored(stream)
         targets = stream[scored]

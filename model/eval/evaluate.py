@@ -34,7 +34,7 @@ class EvaluateStats(Stats):
     is_within_tolerance: bool | None
 
 
-@program(version="1")
+@program(version="2")
 def evaluate(
     config: EvaluateConfig,
     checkpoint: Artifact,
@@ -72,7 +72,7 @@ def evaluate(
         drop_mode="dropless",
         interval_level=config.interval_level,
         model=_model_result(summary, intervals),
-        baselines=read_baselines(baselines, scores),
+        baselines=read_baselines(baselines, held_out, scores),
         prediction=_prediction_result(registered, finished, held_out.metric_identity, summary),
     )
     out.write_json("evaluation.json", evaluation.model_dump(mode="json"))

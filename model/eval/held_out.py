@@ -50,7 +50,7 @@ class HeldOutScorer:
         config, done = self._config, 0
         scores: dict[str, DocumentScores] = {}
         for domain in self._domains:
-            documents = list(held_out_documents(self._store, domain, config.tokens_per_domain))
+            documents = list(held_out_documents(self._store, domain, config.tokens_per_domain, config.max_document_tokens))
             scores[domain] = self._unscored(documents)
             rows = rows_of(pieces_of(documents, config.sequence_tokens), config.sequence_tokens)
             for group in batched(rows, config.batch_sequences):

@@ -21,7 +21,7 @@ def tiny_config(**fields: Any) -> TrainConfig:
         "model": tiny_model(),
         "schedule": ScheduleConfig(schedule_steps=20, warmup_steps=2),
         "loader": LoaderConfig(batch_sequences=4, sequence_tokens=32),
-        "held_out": HeldOutConfig(sequence_tokens=32, tokens_per_domain=400, batch_sequences=4),
+        "held_out": HeldOutConfig(sequence_tokens=32, tokens_per_domain=400, max_document_tokens=40, batch_sequences=4),
         "stop_after_steps": 16,
         "log_every_steps": 2,
         "eval_every_steps": 8,

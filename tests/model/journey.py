@@ -50,7 +50,11 @@ class Journey:
     def begin(cls, directory: Path) -> "Journey":
         store, mixture = corpus(directory)
         tokenizer = word_tokenizer(directory / "tokenizer")
-        baselines_config = NgramConfig(train_tokens=10_000, held_out_tokens=HERO.held_out.tokens_per_domain)
+        baselines_config = NgramConfig(
+            train_tokens=10_000,
+            held_out_tokens=HERO.held_out.tokens_per_domain,
+            max_document_tokens=HERO.held_out.max_document_tokens,
+        )
         hero = run_program(train, HERO, directory / "hero", store=store, mixture=mixture)
         return cls(
             store=store,

@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from infra.artifacts.artifact import Artifact
-from model.config import EvaluateConfig, HeldOutConfig
+from model.config import EvaluateConfig
 from model.eval.report import Evaluation
 from model.finish import read_model
 from model.load import load_release, logits, next_token_logits
@@ -53,7 +53,7 @@ def test_the_model_learns_more_than_the_unigram_counts(evaluations: dict[str, Ar
 def test_model_and_baselines_are_scored_on_the_same_documents_tokens_and_bytes(journey: Journey, evaluations: dict[str, Artifact]) -> None:
     found = evaluation_of(evaluations["hero"])
     for domain, row in found.model.domains.items():
-        documents = list(held_out_documents(journey.store, domain, HERO.held_out.tokens_per_domain))
+        documents = list(held_out_documents(journey.store, domain, HERO.held_out.tokens_per_domain, HERO.held_out.max_document_tokens))
         assert (row.documents, row.tokens) == (len(documents), sum(len(document) - 1 for document in documents))
         for baseline in found.baselines.values():
             other = baseline.domains[domain]
@@ -88,15 +88,17 @@ def test_the_cooldown_is_not_the_preregistered_run_and_says_so(evaluations: dict
 
 
 def test_an_evaluation_under_other_settings_does_not_score_the_prediction(journey: Journey, tmp_path: Path) -> None:
-    config = EvaluateConfig(held_out=HeldOutConfig(sequence_tokens=64, tokens_per_domain=400), interval_resamples=10, prompts=())
+    config = EvaluateConfig(held_out=HERO.held_out.model_copy(update={"sequence_tokens": 64}), interval_resamples=10, prompts=())
     found = evaluation_of(journey.evaluated(tmp_path, journey.hero, config)).prediction
     assert found.score is None
     assert "held_out is {'sequence_tokens': 64" in str(found.reason_not_scored)
 
 
-def test_baselines_on_other_tokens_are_refused(journey: Journey, tmp_path: Path) -> None:
-    config = EvaluateConfig(held_out=HeldOutConfig(sequence_tokens=32, tokens_per_domain=200))
-    with pytest.raises(ValueError, match=r"give held_out\.tokens_per_domain and the baselines' held_out_tokens one number"):
+@pytest.mark.parametrize(("ours", "theirs"), [("tokens_per_domain", "held_out_tokens"), ("max_document_tokens", "max_document_tokens")])
+def test_baselines_on_other_tokens_are_refused(journey: Journey, tmp_path: Path, ours: str, theirs: str) -> None:
+    held_out = HERO.held_out.model_copy(update={ours: getattr(HERO.held_out, ours) + 1})
+    config = EvaluateConfig(held_out=held_out)
+    with pytest.raises(ValueError, match=rf"give held_out\.{ours} and the baselines' {theirs} one number"):
         journey.evaluated(tmp_path, journey.hero, config)
 
 

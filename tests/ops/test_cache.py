@@ -36,6 +36,17 @@ def test_a_selection_fills_its_budget_and_larger_ones_contain_it(tmp_path_factor
     assert all(larger[index] >= take for index, take in chosen.items())
 
 
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lengths=st.lists(st.integers(0, 30), min_size=1, max_size=12), budget=st.integers(0, 200), most=st.integers(2, 9))
+def test_no_document_gives_a_selection_more_than_its_cap(tmp_path_factory, lengths, budget, most) -> None:  # type: ignore[no-untyped-def]
+    cache = cache_of(tmp_path_factory.mktemp("c"), lengths)
+    chosen = dict(select_documents(cache, budget, most))
+    available = sum(min(length + 1, most) for length in lengths if length)
+    assert min(budget, available) - 1 <= sum(chosen.values()) <= budget
+    assert all(2 <= take <= most for take in chosen.values())
+    assert chosen.keys() >= dict(select_documents(cache, budget)).keys()
+
+
 def test_a_selection_does_not_prefer_the_first_documents(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, [9] * 400)
     indices = [index for index, _ in select_documents(cache, 1000)]
@@ -46,7 +57,8 @@ def test_a_selection_does_not_prefer_the_first_documents(tmp_path: Path) -> None
 def test_held_out_documents_are_read_from_their_domain_alone(tmp_path: Path) -> None:
     held_out = [Document(f"h{i}", (i + 2, 9, 9), held_out=True) for i in range(3)]
     store = store_of(tmp_path, {"a": [*held_out, Document("t", (40, 41))], "b": [Document("u", (42, 43), held_out=True)]})
-    assert sorted(tokens.tolist() for tokens in held_out_documents(store, "a", 1000)) == [[i + 2, 9, 9, 0] for i in range(3)]
+    assert sorted(tokens.tolist() for tokens in held_out_documents(store, "a", 1000, 99)) == [[i + 2, 9, 9, 0] for i in range(3)]
+    assert sorted(tokens.tolist() for tokens in held_out_documents(store, "a", 1000, 2)) == [[i + 2, 9] for i in range(3)]
     with pytest.raises(FileNotFoundError):
-        list(held_out_documents(store, "c", 1000))
+        list(held_out_documents(store, "c", 1000, 99))
     assert [bucket.domain for bucket in read_ledger(store).split("held_out")] == ["a", "b"]

@@ -126,9 +126,11 @@ def test_context_pays_where_there_is_any_and_the_file_says_by_how_much(store: Ar
 
 
 def test_tokens_and_bytes_are_those_of_the_held_out_documents(store: Artifact, tokenizer: Artifact, tmp_path: Path) -> None:
-    artifact = run_program(ngram_baselines, NgramConfig(held_out_tokens=130), tmp_path, store=store, tokenizer=tokenizer)
+    artifact = run_program(
+        ngram_baselines, NgramConfig(held_out_tokens=130, max_document_tokens=20), tmp_path, store=store, tokenizer=tokenizer
+    )
     found = artifact.read_json("baselines.json")["slices"]["steps"]
-    documents = list(held_out_documents(store, "steps", 130))
+    documents = list(held_out_documents(store, "steps", 130, 20))
     scored = [token for document in documents for token in document[1:].tolist()]
     assert (found["documents"], found["tokens"]) == (len(documents), len(scored))
     assert found["bytes"] == TOKEN_BYTES * sum(token != 0 for token in scored)

@@ -39,7 +39,7 @@ def scored(store: Artifact, params: Params, **config: int) -> dict[str, Document
 def test_scores_equal_each_document_alone_in_its_own_row(store: Artifact, params: Params) -> None:
     nats_of = jax.jit(lambda batch: token_nats(params, init_router_bias(MODEL), MODEL, batch))
     for domain, scores in scored(store, params, sequence_tokens=64).items():
-        for index, document in enumerate(held_out_documents(store, domain, 300)):
+        for index, document in enumerate(held_out_documents(store, domain, 300, HeldOutConfig().max_document_tokens)):
             length = len(document) - 1
             tokens, targets = (np.zeros((1, 64), np.int32) for _ in range(2))
             tokens[0, :length], targets[0, :length] = document[:-1], document[1:]
@@ -58,7 +58,7 @@ def test_scores_do_not_depend_on_the_batch_size(store: Artifact, params: Params,
 
 def test_tokens_and_bytes_are_those_of_the_selected_documents(store: Artifact, params: Params) -> None:
     for domain, scores in scored(store, params).items():
-        documents = list(held_out_documents(store, domain, 300))
+        documents = list(held_out_documents(store, domain, 300, HeldOutConfig().max_document_tokens))
         assert scores.tokens.tolist() == [len(document) - 1 for document in documents]
         assert scores.bytes.tolist() == [TOKEN_BYTES * int((document[1:] > 1).sum()) for document in documents]
         assert sum(len(document) for document in documents) == 300
