@@ -77,11 +77,17 @@ def check_aligned(name: str, reference: pa.ChunkedArray | pa.Array, *others: pa.
     Raises:
         MisalignedShardError: says which shard and the first row that differs.
     """
-    for other in others:
-        if len(other) != len(reference):
-            raise MisalignedShardError(f"{name}: {len(other)} rows beside {len(reference)}; rebuild the shorter artifact")
-        if not other.equals(reference):
-            row = next(i for i, (a, b) in enumerate(zip(reference, other, strict=True)) if a != b)
+    expected = _chunked(reference)
+    for found in map(_chunked, others):
+        if len(found) != len(expected):
+            raise MisalignedShardError(f"{name}: {len(found)} rows beside {len(expected)}; rebuild the shorter artifact")
+        if not found.equals(expected):
+            row = next(i for i, (a, b) in enumerate(zip(expected, found, strict=True)) if a != b)
             raise MisalignedShardError(
-                f"{name}: row {row} has id {other[row]} beside {reference[row]}; they were built from different inputs"
+                f"{name}: row {row} has id {found[row]} beside {expected[row]}; they were built from different inputs"
             )
+
+
+def _chunked(ids: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
+    """A batch has arrays and a table chunks; Arrow compares like with like alone."""
+    return ids if isinstance(ids, pa.ChunkedArray) else pa.chunked_array([ids])
