@@ -4,9 +4,7 @@ Two passes. The first caps whitespace, names every text by its hash and spills r
 at a time, so memory is a spill run or a shard, whatever the source holds.
 """
 
-import tempfile
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -65,8 +63,8 @@ def normalize(config: NormalizeConfig, extracted: Artifact, out: Writer) -> Norm
     rows alone, not on their order or batching.
     """
     shards = max(1, extracted.stats["text_bytes"] // config.shard_bytes)
-    with tempfile.TemporaryDirectory(prefix="normalize-") as directory:
-        spill = ShardSpill(Path(directory), KEYED_SCHEMA, shards, config.spill_bytes)
+    with out.scratch_folder() as folder:
+        spill = ShardSpill(folder, KEYED_SCHEMA, shards, config.spill_bytes)
         blank, whitespace_cut = _spill_rows(config, extracted, spill, out)
         if spill.rows == 0:
             raise NormalizeError(

@@ -1,6 +1,5 @@
 """Everything the stages said about the documents -> the store: what is trained on and what is held out, in buckets."""
 
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,8 +65,8 @@ def build_store(
     inputs = {"normalized": normalized, "language": language, "quality": quality, "contamination": contamination, "tokens": tokens}
     check_sources(inputs, config)
     tokenizer = agreed_tokenizer(tokens)
-    with tempfile.TemporaryDirectory(prefix="seaway-store-") as folder, ExitStack() as stack:
-        build = _Build(Path(folder), "uint16" if tokenizer["vocab_size"] <= 1 << 16 else "uint32", stack, tokenizer, config)
+    with out.scratch_folder() as folder, ExitStack() as stack:
+        build = _Build(folder, "uint16" if tokenizer["vocab_size"] <= 1 << 16 else "uint32", stack, tokenizer, config)
         for source in normalized:
             sets = {name: artifacts[source] for name, artifacts in inputs.items()}
             build.add_source(source, sets, {"exact": exact_duplicates, "fuzzy": fuzzy_duplicates}, out)

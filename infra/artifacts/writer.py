@@ -3,9 +3,14 @@
 import hashlib
 import io
 import json
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any, Protocol
+
+from fsspec.implementations.local import LocalFileSystem
 
 from infra.artifacts.manifest import FileEntry
 from infra.storage.errors import storage_errors
@@ -68,6 +73,24 @@ class Writer:
         with storage_errors("write", where):
             stream.close()
         self._files[name] = FileEntry(name=name, size=hashing.size, sha256=hashing.hash.hexdigest())
+
+    @contextmanager
+    def scratch_folder(self) -> Iterator[Path]:
+        """An empty folder on a local disk for what exceeds memory; it goes, with all in it, when the block ends.
+
+        Under a local root it lies hidden in the attempt's folder, so what a killed process leaves goes with the attempt
+        (`ArtifactStore.clear` and `sweep`). Beside an object store it is a temporary folder (TMPDIR).
+
+        Raises:
+            StorageError: the disk is full or read-only.
+        """
+        parent = self._path if isinstance(self._filesystem, LocalFileSystem) else None
+        with storage_errors("make a scratch folder in", parent or tempfile.gettempdir()):
+            if parent is not None:
+                os.makedirs(parent, exist_ok=True)
+            folder = tempfile.TemporaryDirectory(dir=parent, prefix=".scratch-")
+        with folder as path:
+            yield Path(path)
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a value as indented JSON with sorted keys."""

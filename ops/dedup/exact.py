@@ -56,7 +56,7 @@ def find_repeats(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The documents to remove, ascending, and the one that survives in place of each."""
     found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-    with shuffle_database(config.shuffle_memory_bytes) as database:
+    with shuffle_database(out, config.shuffle_memory_bytes) as database:
         database.execute("CREATE TABLE documents (id VARCHAR, prefix INTEGER, rank BIGINT)")
         for shard in numbering.shards:
             number = shard.start

@@ -1,31 +1,32 @@
-"""The embedded shuffle: a DuckDB database in a temporary file, which sorts and groups beyond memory by spilling."""
+"""The embedded shuffle: a DuckDB database in a scratch folder, which sorts and groups beyond memory by spilling."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+
+from infra.artifacts.writer import Writer
 
 ROWS_PER_PART = 4_000_000  # a group-by of so many takes about a second: a heartbeat each, and bounded memory
 
 
 @contextmanager
-def shuffle_database(memory_bytes: int) -> Iterator[duckdb.DuckDBPyConnection]:
+def shuffle_database(out: Writer, memory_bytes: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """A private database that is gone, with its file, when the block ends.
 
     Args:
-        memory_bytes: DuckDB's own limit; what is larger goes to the temporary folder (TMPDIR).
+        out: whose scratch space holds it.
+        memory_bytes: DuckDB's own limit; what is larger goes to that folder.
     """
-    with tempfile.TemporaryDirectory(prefix="seaway-shuffle-") as folder:
+    with out.scratch_folder() as folder:
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": f"{memory_bytes // (1 << 20)}MiB",
-            "temp_directory": str(Path(folder) / "spill"),
+            "temp_directory": str(folder / "spill"),
             "autoinstall_known_extensions": False,  # never reaches for the network
             "preserve_insertion_order": False,  # every query here states its order
         }
-        connection = duckdb.connect(str(Path(folder) / "shuffle.duckdb"), config=settings)
+        connection = duckdb.connect(str(folder / "shuffle.duckdb"), config=settings)
         try:
             yield connection
         finally:

@@ -1,6 +1,8 @@
 """Publication: complete or invisible, one winner, no zombie."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -192,6 +194,38 @@ def test_sweeping_removes_losers_and_scratch_but_nothing_before_publication(stor
     assert set(store.sweep(address)) == {".scratch", f"attempt-{dead[0].uid}"}
     assert list_names(address) == (".artifact.json", ".attempts", artifact.manifest.directory)
     store.verify(artifact)
+
+
+def test_a_scratch_folder_goes_with_its_block_and_is_no_part_of_the_artifact(store: ArtifactStore, address: str) -> None:
+    lease, out = begin(store, address)
+    with out.scratch_folder() as folder, out.scratch_folder() as other:
+        assert folder != other
+        (folder / "spill").write_bytes(b"rows")
+        assert publish(store, address, lease, out).names == tuple(sorted(FILES))
+    assert not folder.exists()
+
+
+DIES_IN_ITS_SCRATCH_FOLDER = """
+import os, sys
+from infra.artifacts.writer import Writer
+with Writer(sys.argv[1], scratch_url="").scratch_folder() as folder:
+    (folder / "spill").write_bytes(b"rows")
+    os._exit(0)
+"""
+
+
+def test_what_a_killed_process_left_in_scratch_is_cleared_and_swept(tmp_path: Path) -> None:
+    store = ArtifactStore(str(tmp_path / "root"))
+    address = store.address("normalized", "web", RECIPE)
+    (restarted, left), (_, lost) = begin(store, address), begin(store, address)
+    for out in (left, lost):
+        subprocess.run([sys.executable, "-c", DIES_IN_ITS_SCRATCH_FOLDER, out.url], check=True)
+        assert len(list(Path(out.url).glob(".scratch-*/spill"))) == 1
+    store.clear(address, restarted.uid)
+    assert not Path(left.url).exists()
+    publish(store, address, *begin(store, address))
+    store.sweep(address)
+    assert not Path(lost.url).exists()
 
 
 def test_hidden_files_and_folders_are_never_discovered(store: ArtifactStore, address: str) -> None:

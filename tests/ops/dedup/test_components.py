@@ -41,7 +41,7 @@ def links_of(directory: Path, buckets: list[list[int]], cap: int = 10_000) -> Li
         directory / "mh", {names[0]: pa.table({"buckets": column[:half]}), names[1]: pa.table({"buckets": column[half:]})}
     )
     out = Writer(str(directory / "out"), scratch_url=str(directory / "scratch"))
-    with shuffle_database(1 << 28) as database:
+    with shuffle_database(out, 1 << 28) as database:
         return propose_links(database, {"s": signatures}, Numbering.of({"s": source}), cap, out)
 
 
