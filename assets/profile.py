@@ -6,7 +6,7 @@ in hour three of a run.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -37,7 +37,8 @@ from ops.config import (
     TokenizerConfig,
 )
 
-KEY = re.compile(r"[a-z0-9][a-z0-9._-]*")  # commas, bars and dots in a row mean something to Dagster's partition selections
+KEY = re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9._-]*")  # commas, bars and dots in a row mean something to Dagster's partition selections
+VARIABLE = re.compile(r"\$\{(?P<name>[A-Z_][A-Z0-9_]*)(:-(?P<default>[^}]*))?\}")  # `${stdlib}` and the like are a source's own
 
 
 class ProfileError(ValueError):
@@ -107,10 +108,14 @@ class Profile(_Section):
     def _keys_are_partition_keys(self) -> "Profile":
         for key in (*self.sources, *self.ladder):
             if not KEY.fullmatch(key):
-                raise ValueError(f"{key!r} can't be a partition key; use lower-case letters, digits, '.', '_' and '-'")
+                raise ValueError(f"{key!r} can't be a partition key; use lower-case letters, digits, '_', '-' and single '.'")
+        return self
+
+    @model_validator(mode="after")
+    def _merged_configs_are_valid(self) -> "Profile":
         for cell in self.ladder:
-            self.cell_config(cell)
-        self.prediction_config()
+            _require_valid(f"ladder.{cell}", lambda cell=cell: self.cell_config(cell))  # type: ignore[misc]
+        _require_valid("programs.prediction", self.prediction_config)
         return self
 
     def program_config(self, asset: str) -> ProgramConfig:
@@ -151,7 +156,8 @@ def active_profile() -> Profile:
 def load_profile(name: str) -> Profile:
     """Load a built-in profile by name, or any by path (a name with a slash or ending in .yaml).
 
-    `${NAME}` and `${NAME:-default}` in its strings are taken from the environment.
+    `${NAME}` and `${NAME:-default}` in its strings are taken from the environment; as in a shell, the default also
+    stands in for an empty value.
 
     Raises:
         ProfileError: no such profile, not YAML, an unknown key, a value out of range.
@@ -159,6 +165,8 @@ def load_profile(name: str) -> Profile:
     path = Path(name) if "/" in name or name.endswith((".yaml", ".yml")) else _built_in(name)
     try:
         text = path.read_text()
+    except UnicodeDecodeError:
+        raise ProfileError(f"{path}: not text in UTF-8") from None
     except OSError as error:
         raise ProfileError(f"profile {name!r}: can't read {path}: {error.strerror}; built in are {', '.join(_built_in_names())}") from None
     try:
@@ -183,21 +191,33 @@ def _substituted(value: Any, path: Path) -> Any:
         return {key: _substituted(item, path) for key, item in value.items()}
     if isinstance(value, list):
         return [_substituted(item, path) for item in value]
-    return re.sub(r"\$\{(?P<name>[A-Z_]+)(:-(?P<default>[^}]*))?\}", partial(_variable, path), value) if isinstance(value, str) else value
+    return VARIABLE.sub(partial(_variable, path), value) if isinstance(value, str) else value
 
 
 def _variable(path: Path, match: re.Match[str]) -> str:
-    found = os.environ.get(match["name"], match["default"])
+    found = os.environ.get(match["name"])
+    if not found and match["default"] is not None:
+        return match["default"]
     if found is None:
         raise ProfileError(f"{path}: ${{{match['name']}}} is not set; export {match['name']}, or write ${{{match['name']}:-default}}")
     return found
 
 
+def _require_valid(where: str, build: Callable[[], BaseModel]) -> None:
+    """Build a config that is merged from two places; what is wrong with it is told as if it stood at `where`."""
+    try:
+        build()
+    except ValidationError as error:
+        problems = ({**item, "loc": (where, *item["loc"])} for item in error.errors())
+        raise ValueError("; ".join(_sentence(dict(problem)) for problem in problems)) from None
+
+
 def _sentence(problem: Mapping[str, Any]) -> str:
-    where = ".".join(str(part) for part in problem["loc"]) or "profile"
+    where = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"{where}: unknown key; check its spelling or remove it"
-    return f"{where}: {problem['msg'].removeprefix('Value error, ')} (found {str(problem['input'])[:80]!r})"
+    what = f"{where}: {problem['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+    return what if isinstance(problem["input"], Mapping | BaseModel) else f"{what} (found {str(problem['input'])[:80]!r})"
 
 
 def _merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,12 +37,18 @@ def test_an_unknown_backend_names_the_choices(tmp_path: Path):
 
 
 def test_a_ladder_cell_that_does_not_fit_fails_when_the_profile_is_loaded(tmp_path: Path):
-    with pytest.raises(ProfileError, match="kv_heads"):
+    with pytest.raises(ProfileError, match=r"ladder\.w32\.model: .*kv_heads"):
         load_profile(changed(tmp_path, ladder={"w32": {"model": {"kv_heads": 3}}}))
 
 
-def test_a_source_key_that_dagster_would_misread_is_refused(tmp_path: Path):
-    sources = {"a,b": {"kind": "files", "domain": "x", "licence": "x", "label": "x", "root": "."}}
+def test_an_unknown_key_in_a_ladder_cell_is_named_with_the_cell(tmp_path: Path):
+    with pytest.raises(ProfileError, match=r"ladder\.w32\.model\.widht: unknown key"):
+        load_profile(changed(tmp_path, ladder={"w32": {"model": {"widht": 32}}}))
+
+
+@pytest.mark.parametrize("key", ["a,b", "a...b", "a|b", "A", ".a"])
+def test_a_source_key_that_dagster_would_misread_is_refused(tmp_path: Path, key: str):
+    sources = {key: {"kind": "files", "domain": "x", "licence": "x", "label": "x", "root": "."}}
     with pytest.raises(ProfileError, match="can't be a partition key"):
         load_profile(changed(tmp_path, sources=sources))
 
@@ -56,6 +62,22 @@ def test_a_variable_without_value_is_named(tmp_path: Path):
     path = tmp_path / "profile.yaml"
     path.write_text("name: ${SEAWAY_NOT_SET}")
     with pytest.raises(ProfileError, match=r"\$\{SEAWAY_NOT_SET\} is not set; export"):
+        load_profile(str(path))
+
+
+def test_a_variable_may_hold_digits_and_an_empty_one_takes_its_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("S3_BUCKET", "s3://bucket")
+    monkeypatch.setenv("SEAWAY_HOME", "")
+    storage = {"root": "${S3_BUCKET}/x", "state": "/s", "dagster_home": "${SEAWAY_HOME:-/home}/d", "catalog": "sqlite://"}
+    profile = load_profile(changed(tmp_path, storage=storage))
+    assert profile.storage.root == "s3://bucket/x"
+    assert profile.storage.dagster_home == "/home/d"
+
+
+def test_a_profile_that_is_no_text_says_so(tmp_path: Path):
+    path = tmp_path / "profile.yaml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ProfileError, match=r"profile\.yaml: not text in UTF-8"):
         load_profile(str(path))
 
 
