@@ -37,14 +37,24 @@ class Report:
 
 
 SNAPSHOT_TAG = "seaway/snapshot"
-"""A run with this tag asks for its source anew, at the instant that the tag gives (`2026-11-30T03:00:00Z`)."""
+"""A run with this tag asks for its live source anew, at the instant that the tag gives (`2026-11-30T03:00:00Z`)."""
 
 DATA_CHANGED = (
     dg.AutomationCondition.any_deps_match(dg.AutomationCondition.data_version_changed())
+    .since(dg.AutomationCondition.newly_requested() | dg.AutomationCondition.initial_evaluation())
+    .with_label("an input's bytes changed since this was last requested")
     & ~dg.AutomationCondition.any_deps_missing()
+    & ~dg.AutomationCondition.any_deps_in_progress()
+    & ~dg.AutomationCondition.any_deps_match(dg.AutomationCondition.will_be_requested())
     & ~dg.AutomationCondition.in_progress()
+    & dg.AutomationCondition.all_deps_blocking_checks_passed()
 )
-"""Rebuild when an input's bytes changed. `eager()` would fire on every re-materialization, equal bytes or not."""
+"""Rebuild when an input's bytes changed. `eager()` would fire on every re-materialization, equal bytes or not.
+
+A change is remembered until it led to a request: it is true at one tick only, and at that tick this asset or another
+input may be on its way. Waiting for inputs that are on their way is not thrift but need: until they are there, the
+recipe is unknown.
+"""
 
 
 def program_version(path: str) -> str:
@@ -124,9 +134,9 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
     An interrupt doesn't say why. The job is cancelled, and the cancel confirmed, only if a person asked for
     it (the run is CANCELING); otherwise the job runs on and the next run attaches to it.
     """
-    if partition and (instant := context.run_tags.get(SNAPSHOT_TAG)):
-        factory.take_snapshot(partition, instant)
     try:
+        if partition in factory.profile.live_sources and (instant := context.run_tags.get(SNAPSHOT_TAG)):
+            factory.take_snapshot(partition, instant)
         resolved = factory.resolve(declared.key, partition)
     except (SourceError, EvaluationError, StorageError) as error:
         raise dg.Failure(str(error), allow_retries=False) from None
@@ -149,15 +159,23 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
     except (JobCancelled, StorageError) as error:
         raise dg.Failure(str(error), allow_retries=False) from None
     except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt):
-        run = context.instance.get_run_by_id(context.run_id)
-        if run is not None and run.status == dg.DagsterRunStatus.CANCELING:
+        if _a_person_asked(context):
             factory.cancel(job)
+        else:
+            context.log.warning(f"interrupted, and nobody asked for an end: {job.title} runs on, and the next run attaches to it")
         raise
     context.log.info(f"{resolved.node}: {outcome.how}, {outcome.artifact.digest[:16]} at {outcome.artifact.url}")
     return outcome
 
 
+def _a_person_asked(context: dg.AssetExecutionContext) -> bool:
+    """Whether the run is being terminated: CANCELING, or CANCELED already if somebody forced it."""
+    run = context.instance.get_run_by_id(context.run_id)
+    return run is not None and run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
+
+
 def result_of(report: Report, outcome: Outcome) -> dg.MaterializeResult[Any]:
+    """What Dagster records: the report, beside the artifact's identity and how it was come by."""
     artifact = outcome.artifact
     identity: dict[str, Any] = {
         "artifact": dg.MetadataValue.path(artifact.url),

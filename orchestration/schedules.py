@@ -1,8 +1,12 @@
 """The nightly refresh: a new snapshot of every live source."""
 
+from datetime import UTC
+
 import dagster as dg
 
 from assets.partitions import PROFILE
+from assets.snapshots import INSTANT_FORMAT
+from assets.stage import SNAPSHOT_TAG
 
 # A snapshot is crawled under tonight's date; what is downstream follows by automation, if bytes changed.
 REFRESH = dg.define_asset_job("refresh", dg.AssetSelection.assets("raw"), description="Crawl a new snapshot of a live source.")
@@ -18,8 +22,8 @@ def nightly_refresh(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest
     live = PROFILE.live_sources
     if not live:
         return dg.SkipReason(f"profile {PROFILE.name} has no live source")
-    instant = f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M:%SZ}"
-    return [dg.RunRequest(run_key=f"{source}-{instant}", partition_key=source, tags={"seaway/snapshot": instant}) for source in live]
+    instant = context.scheduled_execution_time.astimezone(UTC).strftime(INSTANT_FORMAT)
+    return [dg.RunRequest(run_key=f"{source}-{instant}", partition_key=source, tags={SNAPSHOT_TAG: instant}) for source in live]
 
 
 SCHEDULES = [nightly_refresh]

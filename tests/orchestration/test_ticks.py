@@ -9,6 +9,7 @@ import pytest
 
 from assets.snapshots import latest_snapshot, take_snapshot
 from ops.config import WarcSource
+from ops.crawl.listing import SourceError
 from orchestration import sensors
 from orchestration.definitions import defs
 from orchestration.schedules import nightly_refresh
@@ -59,6 +60,11 @@ def test_hidden_files_and_others_are_no_arrival(prefix: Path):
     assert tick(remembered.cursor).run_requests == []
 
 
+def test_a_snapshot_at_no_instant_is_refused(tmp_path: Path):
+    with pytest.raises(SourceError, match=r"snapshot 'tonight' of source pydoc is no instant in UTC"):
+        take_snapshot(str(tmp_path), "pydoc", "tonight")
+
+
 def test_a_snapshot_is_a_decision_that_stays(tmp_path: Path):
     root = str(tmp_path)
     assert latest_snapshot(root, "pydoc") is None
@@ -66,5 +72,7 @@ def test_a_snapshot_is_a_decision_that_stays(tmp_path: Path):
     take_snapshot(root, "pydoc", "2026-12-01T03:00:00Z")
     take_snapshot(root, "pydoc", "2026-12-02T03:00:00Z")
     assert latest_snapshot(root, "pydoc") == "2026-12-02T03:00:00Z"
+    take_snapshot(root, "pydoc", "2026-12-01T03:00:00Z")
+    assert latest_snapshot(root, "pydoc") == "2026-12-02T03:00:00Z", "an old run that is executed again takes nothing back"
     assert latest_snapshot(root, "other") is None
     assert len(list((tmp_path / ".snapshots" / "pydoc").iterdir())) == 2
