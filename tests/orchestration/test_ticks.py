@@ -53,6 +53,23 @@ def test_a_new_file_starts_one_run_of_its_source_and_only_once(prefix: Path):
     assert tick(arrived.cursor).run_requests == []
 
 
+def test_a_file_that_changed_in_place_is_an_arrival(prefix: Path):
+    remembered = tick(None)
+    (prefix / "first.warc.gz").write_bytes(b"First")
+    assert [request.partition_key for request in tick(remembered.cursor).run_requests or []] == ["drop"]
+
+
+def test_the_first_file_of_an_empty_prefix_is_an_arrival(prefix: Path):
+    (prefix / "first.warc.gz").unlink()
+    remembered = tick(None)
+    assert remembered.run_requests == []
+    (prefix / "first.warc.gz").write_bytes(b"first")
+    arrived = tick(remembered.cursor)
+    assert [request.partition_key for request in arrived.run_requests or []] == ["drop"]
+    (prefix / "first.warc.gz").unlink()
+    assert tick(arrived.cursor).run_requests == [], "a prefix that is away for a while starts nothing"
+
+
 def test_hidden_files_and_others_are_no_arrival(prefix: Path):
     remembered = tick(None)
     (prefix / ".partial.warc.gz").write_bytes(b"still copying")
