@@ -17,6 +17,9 @@ SELECTIONS = {"data": DATA, "train": TRAIN, "evaluate": EVALUATE, "everything": 
 # A run that lost its process must not hold its pool slot and its place in the queue for ever.
 TAGS = {"dagster/max_runtime": str(14 * 24 * 3600)}
 
+OF_DAGSTER = ("dagster/", ".dagster/")
+"""Tags by which Dagster tells one run from another: they must not be handed on."""
+
 
 @dg.op(description="Ask the daemon for a backfill of every asset and partition, upstream before downstream.")
 def backfill_everything(context: dg.OpExecutionContext) -> str:
@@ -24,7 +27,7 @@ def backfill_everything(context: dg.OpExecutionContext) -> str:
     backfill = PartitionBackfill.from_asset_graph_subset(
         backfill_id=make_new_backfill_id(),
         backfill_timestamp=time.time(),
-        tags=dict(context.run_tags),
+        tags={key: value for key, value in context.run_tags.items() if not key.startswith(OF_DAGSTER)},
         dynamic_partitions_store=context.instance,
         asset_graph_subset=AssetGraphSubset.all(context.repository_def.asset_graph),
         title="The whole lineage",
