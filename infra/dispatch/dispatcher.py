@@ -19,7 +19,7 @@ from infra.dispatch.endings import End, Ending
 from infra.dispatch.job import Attempt, Job, attempt_directory, is_cancelled, job_id, mark_cancelled
 from infra.dispatch.messages import Message, MessageReader, messages_url
 from infra.dispatch.outcome import JobCancelled, JobDetached, JobFailed, Outcome
-from infra.dispatch.plan import Attach, Claim, Fence, View, Wait, end_of, last_of_earlier_runs, next_step
+from infra.dispatch.plan import Attach, Claim, Fence, View, Wait, all_are_over, end_of, last_of_earlier_runs, next_step
 from infra.storage.errors import StorageError, TransientStorageError
 
 __all__ = ["Dispatcher", "JobCancelled", "JobDetached", "JobFailed", "Message", "Outcome"]
@@ -152,10 +152,21 @@ class _Run:
             if artifact is None:
                 since = last_of_earlier_runs(records) if since is None else since
                 self._act(View(records, since, self._silent_s(records)))
+        if self._ends:
+            self._sweep()
         return self._outcome(artifact, self._dispatcher.clock() - started_s)
 
     def _published(self) -> Artifact | None:
         return self._dispatcher.patiently(lambda: self._dispatcher.store.open_at(self._job.address))
+
+    def _sweep(self) -> None:
+        """Remove what lost attempts wrote, and the scratch space, unless one of them may still be writing.
+
+        Asked after publication: an attempt that is claimed later finds the artifact and writes nothing.
+        """
+        with suppress(StorageError):  # it costs space, not the job
+            if all_are_over(attempts(self._job.address)):
+                self._dispatcher.store.sweep(self._job.address)
 
     def _silent_s(self, records: list[AttemptRecord]) -> float:
         if not records or records[-1].ended is not None:

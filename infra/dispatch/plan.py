@@ -76,6 +76,11 @@ def next_step(view: View, *, backend: str, stale_s: float, budgets: Budgets) -> 
     return Claim(after=last.token, pause_s=decision.after_s if isinstance(decision, Retry) else 0.0)
 
 
+def all_are_over(records: Sequence[AttemptRecord]) -> bool:
+    """Whether no attempt can still be at work: each one's end is known, and none was only taken for lost from afar."""
+    return all(record.ended is not None and end_of(record).ending is not Ending.NODE_LOST for record in records)
+
+
 def history_since(records: Sequence[AttemptRecord], since: int) -> list[End]:
     """How the attempts after `since` ended. Derived from storage each time: dispatchers that race spend one budget."""
     return [end_of(record) for record in records if record.token > since and record.ended is not None]

@@ -128,8 +128,7 @@ def _start_a_sleeper() -> int:
 
 def _leave_a_child(out: Writer) -> CountStats:
     child = _start_a_sleeper()
-    Path(out.scratch_url).mkdir(parents=True)
-    Path(out.scratch_url, "child").write_text(str(child))
+    out.write_json("child.json", child)
     return CountStats(numbers=1)
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.artifacts.lease import attempts, claim
+from infra.artifacts.lease import ATTEMPTS_FOLDER, attempts, claim
+from infra.artifacts.manifest import MANIFEST_NAME
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher, JobCancelled, JobDetached, JobFailed
@@ -21,6 +22,7 @@ from infra.dispatch.job import Job, Resources, Timeouts, attempt_directory
 from infra.dispatch.local import LocalBackend
 from infra.dispatch.messages import Message, MessageReader, messages_url
 from infra.storage.errors import StorageError
+from infra.storage.objects import list_names
 from infra.supervise.state import read_started
 from tests.infra.dispatch.builders import QUICK, job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import CountConfig, FaultConfig, JoinConfig, count, fail, join
@@ -183,6 +185,7 @@ def test_a_killed_worker_is_replaced_and_resumes_from_scratch_space(dispatcher: 
     assert told[0] == 6, "five numbers were saved by the first attempt"
     assert outcome.attempts == 2
     assert outcome.artifact.digest == undisturbed(dispatcher, store)
+    assert list_names(job.address) == (MANIFEST_NAME, ATTEMPTS_FOLDER, outcome.artifact.manifest.directory), "nothing else is kept"
 
 
 def undisturbed(dispatcher: Dispatcher, store: ArtifactStore) -> str:
@@ -290,9 +293,7 @@ def test_an_attempt_that_lost_its_lease_is_stopped(dispatcher: Dispatcher, store
 
 
 def test_processes_that_a_program_leaves_are_ended(dispatcher: Dispatcher, store: ArtifactStore):
-    job = job_of(store, fail, FaultConfig(fault="leave_a_child"))
-    dispatcher.run(job)
-    child = int(Path(job.address, ".scratch", "child").read_text())
+    child = dispatcher.run(job_of(store, fail, FaultConfig(fault="leave_a_child"))).artifact.read_json("child.json")
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 

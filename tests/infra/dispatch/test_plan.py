@@ -4,7 +4,7 @@ from infra.artifacts.lease import AttemptRecord
 from infra.dispatch.budgets import Budgets, GiveUp
 from infra.dispatch.endings import End, Ending
 from infra.dispatch.job import Attempt
-from infra.dispatch.plan import Attach, Claim, Fence, Step, View, Wait, last_of_earlier_runs, next_step
+from infra.dispatch.plan import Attach, Claim, Fence, Step, View, Wait, all_are_over, last_of_earlier_runs, next_step
 
 HERE, ELSEWHERE = "local:here:/state", "local:there:/state"
 
@@ -67,3 +67,10 @@ def test_an_artifact_that_was_published_and_is_gone_counts_as_unpublished():
 def test_an_end_written_by_somebody_else_is_understood_as_far_as_possible():
     odd = AttemptRecord(token=1, uid="f" * 16, extra={"backend": HERE}, ended="melted", detail="the node is lava")
     assert step(odd) == Claim(after=1)
+
+
+def test_an_attempt_may_be_at_work_until_its_end_was_seen_where_it_ran():
+    assert all_are_over([])
+    assert all_are_over([record(1, Ending.CRASHED), record(2, Ending.SUCCEEDED)])
+    assert not all_are_over([record(1, Ending.CRASHED), record(2)])
+    assert not all_are_over([record(1, Ending.NODE_LOST, backend=ELSEWHERE), record(2, Ending.SUCCEEDED)])
