@@ -1,4 +1,4 @@
-"""What the learner is fed: packed documents as arrays of one shape."""
+"""What the learner is fed: packed documents as arrays of one shape, on the host and on the device."""
 
 from typing import Any, NamedTuple
 
@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 PADDING_SEGMENT = -1
+"""Segment ids below 0 mark padding: it has no loss weight and balancing does not see it."""
 
 
-class Batch(NamedTuple):
-    """One batch, all arrays [batch, tokens].
+class Batch[A](NamedTuple):
+    """One batch, all arrays [batch, tokens]. `A` is numpy's array on the host and JAX's on a device.
 
     Attributes:
         tokens, targets: int32; `targets[i]` is what follows `tokens[i]`.
@@ -17,13 +18,16 @@ class Batch(NamedTuple):
         loss_weights: float32; 1 where the target belongs to the token's own document, else 0.
     """
 
-    tokens: npt.NDArray[np.int32]
-    targets: npt.NDArray[np.int32]
-    segment_ids: npt.NDArray[np.int32]
-    loss_weights: npt.NDArray[np.float32]
+    tokens: A
+    targets: A
+    segment_ids: A
+    loss_weights: A
 
 
-def batch_of(windows: npt.NDArray[Any], end_of_text_id: int, lengths: npt.NDArray[np.int64]) -> Batch:
+HostBatch = Batch[npt.NDArray[Any]]
+
+
+def batch_of(windows: npt.NDArray[Any], end_of_text_id: int, lengths: npt.NDArray[np.int64]) -> HostBatch:
     """Turn windows of a token stream into a batch: shift targets, number documents, weigh labels.
 
     Args:

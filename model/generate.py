@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from model.batch import PADDING_SEGMENT
 from model.config import ModelConfig
 from model.parameters import Params
-from model.transformer import PADDING_SEGMENT, forward
+from model.transformer import forward
 
 LENGTH_STEP_TOKENS = 64  # buffers are rounded up to this, so prompts of many lengths share one compiled loop
 

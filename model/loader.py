@@ -3,7 +3,7 @@
 import numpy as np
 
 from infra.artifacts.artifact import Artifact
-from model.batch import Batch, batch_of
+from model.batch import HostBatch, batch_of
 from model.config import LoaderConfig
 from model.mixing import Draws, Ints, plan_of
 from ops.cache import TokenCache, read_ledger
@@ -31,7 +31,7 @@ class MixtureLoader:
         self._plan = plan_of(mixed, [sizes[folder] for folder in self._folders], config.sequence_tokens, config.seed)
         self._caches: dict[int, TokenCache] = {}
 
-    def batch(self, step: int, rows: slice = slice(None)) -> Batch:
+    def batch(self, step: int, rows: slice = slice(None)) -> HostBatch:
         """The batch of one step, or the rows of it that one process of many trains on.
 
         Args:

@@ -7,25 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from model.batch import Batch
 from model.config import ModelConfig
 from model.moe import RouterStats
 from model.parameters import Params
 from model.transformer import forward
-
-
-class Batch(NamedTuple):
-    """One batch of packed documents; all [batch, tokens].
-
-    Attributes:
-        tokens, targets: int32; the target of a position is the token behind it.
-        segment_ids: int32; one id per document in a row, below 0 on padding.
-        loss_weights: float32; 0 on padding and where the target belongs to the next document.
-    """
-
-    tokens: Array
-    targets: Array
-    segment_ids: Array
-    loss_weights: Array
 
 
 class LossSums(NamedTuple):
@@ -46,7 +32,7 @@ class LossSums(NamedTuple):
     router: RouterStats
 
 
-def loss_sums(params: Params, router_bias: Array, config: ModelConfig, batch: Batch, *, data_axis: str | None = None) -> LossSums:
+def loss_sums(params: Params, router_bias: Array, config: ModelConfig, batch: Batch[Array], *, data_axis: str | None = None) -> LossSums:
     """Run the model on a batch and add up its loss.
 
     Inside a `shard_map` over `data_axis` the loss sums are this shard's; router statistics cover all shards.
@@ -59,7 +45,7 @@ def loss_sums(params: Params, router_bias: Array, config: ModelConfig, batch: Ba
     return LossSums(objective, nats, z, jnp.sum(weights), router)
 
 
-def token_nats(params: Params, router_bias: Array, config: ModelConfig, batch: Batch) -> Array:
+def token_nats(params: Params, router_bias: Array, config: ModelConfig, batch: Batch[Array]) -> Array:
     """Negative log-likelihood of every target [batch, tokens] in nats, float32, whatever its weight; for evaluation."""
     hidden, _ = forward(params, router_bias, config, batch.tokens, batch.segment_ids)
     head = params["head"].astype(hidden.dtype)

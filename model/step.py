@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from model.batch import Batch as HostBatch
+from model.batch import Batch, HostBatch
 from model.config import ModelConfig
-from model.loss import Batch, LossSums, loss_sums
+from model.loss import LossSums, loss_sums
 from model.optimizer import make_optimizer
 from model.parameters import declare, init, init_router_bias
 from model.run import Run
@@ -33,7 +33,7 @@ class StepMeasures(NamedTuple):
     router_min_entropy: Array
 
 
-Step = Callable[[TrainState, Batch], tuple[TrainState, StepMeasures]]
+Step = Callable[[TrainState, Batch[Array]], tuple[TrainState, StepMeasures]]
 
 
 def start_state(run: Run) -> TrainState:
@@ -58,7 +58,7 @@ def make_step(run: Run) -> Step:
     """Compile-ready step of a run. It donates its state: the argument is gone after the call."""
     optimizer = make_optimizer(run.optimizer, run.schedule, declare(run.model))
 
-    def step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMeasures]:
+    def step(state: TrainState, batch: Batch[Array]) -> tuple[TrainState, StepMeasures]:
         gradient, sums = mean_gradient(state.parameters, state.router_bias, run.model, batch)
         updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.parameters)
         params = optax.apply_updates(state.parameters, updates)
@@ -67,12 +67,12 @@ def make_step(run: Run) -> Step:
     return jax.jit(step, donate_argnums=0)
 
 
-def to_device(batch: HostBatch) -> Batch:
+def to_device(batch: HostBatch) -> Batch[Array]:
     """A loader's batch as the model takes it."""
     return Batch(*(jnp.asarray(array) for array in batch))
 
 
-def mean_gradient(params: Any, router_bias: Array, model: ModelConfig, batch: Batch) -> tuple[Any, LossSums]:
+def mean_gradient(params: Any, router_bias: Array, model: ModelConfig, batch: Batch[Array]) -> tuple[Any, LossSums]:
     """Gradient of the mean objective over a batch: sums first, one division."""
 
     def objective(params: Any) -> tuple[Array, LossSums]:

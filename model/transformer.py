@@ -14,10 +14,6 @@ from model.norm import norm
 from model.parameters import Params
 from model.rope import angles
 
-PADDING_SEGMENT = -1
-"""Segment ids below 0 mark padding: it has no loss weight and balancing does not see it."""
-
-
 Body = Callable[[Array, Params, Array], tuple[Array, RouterStats]]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.batch import PADDING_SEGMENT, Batch
+from model.batch import PADDING_SEGMENT, Batch, HostBatch
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def rows_of(pieces: Iterable[Piece], sequence_tokens: int) -> Iterator[Row]:
         yield Row(tuple(row))
 
 
-def batch_of(rows: Iterable[Row], batch_sequences: int, sequence_tokens: int) -> Batch:
+def batch_of(rows: Iterable[Row], batch_sequences: int, sequence_tokens: int) -> HostBatch:
     """A batch of always the same shape, so that it compiles once: unused positions and rows are padding.
 
     `loss_weights` are 1 on every scored target and 0 on padding alone.

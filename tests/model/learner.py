@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from model.batch import Batch
 from model.config import KernelConfig, ModelConfig, tiny_model
-from model.loss import Batch
 from model.parameters import Params, declare, init
 from model.transformer import forward
 
@@ -34,7 +34,7 @@ def bias(config: ModelConfig, seed: int = 0) -> jax.Array:
     return 0.1 * jax.random.normal(jax.random.key(seed + 7), (config.layers, config.experts))
 
 
-def packed(config: ModelConfig, seed: int = 0, rows: int = 2, tokens: int = 16, padding: int = 2) -> Batch:
+def packed(config: ModelConfig, seed: int = 0, rows: int = 2, tokens: int = 16, padding: int = 2) -> Batch[jax.Array]:
     """Rows of a few documents and a padded end; the last token of a document has no weight."""
     rng = np.random.default_rng(seed)
     ids = rng.integers(0, config.vocab_size, (rows, tokens + 1), dtype=np.int32)

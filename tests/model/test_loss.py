@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from model.loss import Batch, LossSums, linear_cross_entropy, loss_sums, token_nats
+from model.batch import Batch
+from model.loss import LossSums, linear_cross_entropy, loss_sums, token_nats
 from model.parameters import Params
 from tests.model.learner import CHEAP, bias, largest_difference, packed, variant, weights
 
@@ -92,7 +93,7 @@ def test_loss_sums_weigh_the_nats_of_every_token() -> None:
     assert sums.weight_sum == np.sum(batch.loss_weights)
 
 
-def _sums_and_gradient(config: Any, params: Params, router_bias: Array, batch: Batch) -> tuple[LossSums, Params]:
+def _sums_and_gradient(config: Any, params: Params, router_bias: Array, batch: Batch[jax.Array]) -> tuple[LossSums, Params]:
     def objective(params: Params) -> tuple[Array, LossSums]:
         sums = loss_sums(params, router_bias, config, batch)
         return sums.objective_sum, sums

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from jax import Array
 
+from model.batch import Batch
 from model.config import ModelConfig
-from model.loss import Batch, token_nats
+from model.loss import token_nats
 from model.moe import RouterStats
 from model.parameters import Params
 from model.transformer import forward
@@ -102,7 +103,7 @@ def test_bfloat16_stays_near_float32() -> None:
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _gradient_and_stats(params: Params, router_bias: Array, config: ModelConfig, batch: Batch) -> tuple[Params, RouterStats]:
+def _gradient_and_stats(params: Params, router_bias: Array, config: ModelConfig, batch: Batch[Array]) -> tuple[Params, RouterStats]:
     def readout(params: Params) -> tuple[Array, RouterStats]:
         hidden, stats = forward(params, router_bias, config, batch.tokens, batch.segment_ids)
         return jnp.sum(hidden * jnp.arange(config.width)), stats
