@@ -18,8 +18,8 @@ from infra.artifacts.writer import Writer
 from ops.config import NormalizeConfig
 from ops.extract.documents import DOCUMENT_SCHEMA
 from ops.extract.rejects import REJECT_SCHEMA, Reason
+from ops.shard_spill import ShardSpill
 from ops.shards import read_batches, shard_name, shard_names, shard_writer, write_table
-from ops.spill import ShardSpill
 
 KEYED_SCHEMA = pa.schema([pa.field("id", pa.string()), *DOCUMENT_SCHEMA])
 NORMALIZED_SCHEMA = KEYED_SCHEMA.append(pa.field("is_held_out", pa.bool_()))
