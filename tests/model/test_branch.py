@@ -21,15 +21,8 @@ from model.tracker import read_rows
 from model.train import train
 from tests.builders import run_program
 from tests.model.cells import finished_run, tiny_config
-from tests.model.corpus import corpus
 
 CONFIG = BranchConfig(cooldown_steps=6, sequence_tokens=64, floor_share=0.0, log_every_steps=1, eval_every_steps=None)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    store, mixture = corpus(tmp_path_factory.mktemp("corpus"))
-    return {"store": store, "mixture": mixture}
 
 
 @pytest.fixture(scope="module")

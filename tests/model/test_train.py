@@ -23,15 +23,9 @@ from model.tracker import read_rows
 from model.train import train
 from tests.builders import publish, run_program
 from tests.model.cells import tiny_config
-from tests.model.corpus import VOCAB, corpus
+from tests.model.corpus import VOCAB
 
 CONFIG = tiny_config(checkpoints=CheckpointPolicy(every_s=1e9, every_steps=3))
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    store, mixture = corpus(tmp_path_factory.mktemp("corpus"))
-    return {"store": store, "mixture": mixture}
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from ops.config import TokenizerConfig
 from ops.tokenizer import END_OF_TEXT, load_token_bytes, train_tokenizer
 from tests.builders import run_program
 from tests.ops.conftest import CORPUS
-from tests.ops.documents import normalized_source
+from tests.ops.normalized import normalized
 
 MIXED_TEXT = st.text(max_size=80) | st.text(st.sampled_from("aé日🙂👨‍👩‍👧‍👦 \t\n\r\u200d\ufeff\u00a0नि١٢ﬁ"), max_size=80)
 
@@ -27,11 +27,11 @@ from ops.config import TokenizerConfig
 from ops.tokenizer import train_tokenizer
 from tests.builders import run_program
 from tests.ops.conftest import CORPUS
-from tests.ops.documents import normalized_source
+from tests.ops.normalized import normalized
 root = Path(sys.argv[1])
 texts = list(CORPUS)
 random.Random(int(sys.argv[2])).shuffle(texts)
-source = normalized_source(root / "source", texts, shards=int(sys.argv[2]))
+source = normalized(root / "source", texts, shards=int(sys.argv[2]))
 config = TokenizerConfig(vocab_size=600, sample_bytes=1 << 20, max_source_share=1.0)
 print(run_program(train_tokenizer, config, root / "out", normalized={"prose": source}).digest)
 """
@@ -78,19 +78,19 @@ def test_a_document_that_spells_the_end_of_text_cannot_forge_it(tokenizer: Token
 def test_held_out_documents_teach_the_tokenizer_nothing(tmp_path: Path) -> None:
     secret = ["zyzzogeton " * 50]
     config = TokenizerConfig(vocab_size=400, sample_bytes=1 << 20, max_source_share=1.0)
-    hidden = normalized_source(tmp_path / "hidden", CORPUS + secret, held_out=secret)
-    without = normalized_source(tmp_path / "without", CORPUS)
+    hidden = normalized(tmp_path / "hidden", CORPUS + secret, held_out=secret)
+    without = normalized(tmp_path / "without", CORPUS)
     with_it, without_it = (
         run_program(train_tokenizer, config, tmp_path / name, normalized={"a": source}) for name, source in (("x", hidden), ("y", without))
     )
     assert with_it.digest == without_it.digest
-    shown = run_program(train_tokenizer, config, tmp_path / "z", normalized={"a": normalized_source(tmp_path / "shown", CORPUS + secret)})
+    shown = run_program(train_tokenizer, config, tmp_path / "z", normalized={"a": normalized(tmp_path / "shown", CORPUS + secret)})
     assert shown.digest != without_it.digest
 
 
 def test_no_source_takes_more_than_its_share_of_the_sample(tmp_path: Path) -> None:
-    big = normalized_source(tmp_path / "big", [f"page {n} of a very large crawl\n" * 3 for n in range(400)])
-    small = normalized_source(tmp_path / "small", CORPUS[:50])
+    big = normalized(tmp_path / "big", [f"page {n} of a very large crawl\n" * 3 for n in range(400)])
+    small = normalized(tmp_path / "small", CORPUS[:50])
     config = TokenizerConfig(vocab_size=300, sample_bytes=8_000, max_source_share=0.5)
     stats = run_program(train_tokenizer, config, tmp_path / "out", normalized={"big": big, "small": small}).stats
     assert 3_500 < stats["source_sample_bytes"]["big"] <= 4_000
@@ -106,14 +106,14 @@ def test_stats_say_how_well_the_sample_compresses(tokenizer_artifact: Artifact, 
 
 
 def test_a_corpus_without_train_documents_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    source = normalized_source(tmp_path / "source", CORPUS[:3], held_out=CORPUS[:3])
+    source = normalized(tmp_path / "source", CORPUS[:3], held_out=CORPUS[:3])
     with pytest.raises(ValueError, match="raise sample_bytes"):
         run_program(train_tokenizer, TokenizerConfig(), tmp_path / "out", normalized={"a": source})
 
 
 def test_a_literal_special_in_the_text_does_not_disturb_training(tmp_path: Path) -> None:
     texts = [text + END_OF_TEXT * random.Random(1).randint(1, 3) for text in CORPUS]
-    source = normalized_source(tmp_path / "source", texts)
+    source = normalized(tmp_path / "source", texts)
     config = TokenizerConfig(vocab_size=500, sample_bytes=1 << 20, max_source_share=1.0)
     artifact = run_program(train_tokenizer, config, tmp_path / "out", normalized={"a": source})
     assert load_token_bytes(artifact)[0] == 0

@@ -11,13 +11,13 @@ from ops.tokenizer import load_token_bytes
 from ops.tokens import LossyTokenizerError, encode_texts, tokenize
 from tests.builders import publish, run_program
 from tests.ops.conftest import CORPUS
-from tests.ops.documents import normalized_source
+from tests.ops.normalized import normalized
 
 
 def test_tokens_lie_beside_the_documents_row_by_row_and_decode_to_them(
     tmp_path: Path, tokenizer: Tokenizer, tokenizer_artifact: Artifact
 ) -> None:
-    source = normalized_source(tmp_path / "source", [*CORPUS, "long " * 200], shards=3)
+    source = normalized(tmp_path / "source", [*CORPUS, "long " * 200], shards=3)
     tokens = run_program(tokenize, TokenizeConfig(window_chars=100), tmp_path / "tokens", normalized=source, tokenizer=tokenizer_artifact)
     assert shard_names(tokens) == shard_names(source)
     for name in shard_names(source):
@@ -33,7 +33,7 @@ def test_tokens_lie_beside_the_documents_row_by_row_and_decode_to_them(
 
 
 def test_the_size_of_encoding_batches_changes_no_byte(tmp_path: Path, tokenizer_artifact: Artifact) -> None:
-    source = normalized_source(tmp_path / "source", CORPUS)
+    source = normalized(tmp_path / "source", CORPUS)
     digests = {
         run_program(
             tokenize, TokenizeConfig(batch_chars=chars), tmp_path / str(chars), normalized=source, tokenizer=tokenizer_artifact
@@ -44,7 +44,7 @@ def test_the_size_of_encoding_batches_changes_no_byte(tmp_path: Path, tokenizer_
 
 
 def test_an_empty_shard_keeps_its_place(tmp_path: Path, tokenizer_artifact: Artifact) -> None:
-    source = normalized_source(tmp_path / "source", CORPUS[:1], shards=2)
+    source = normalized(tmp_path / "source", CORPUS[:1], shards=2)
     tokens = run_program(tokenize, TokenizeConfig(), tmp_path / "tokens", normalized=source, tokenizer=tokenizer_artifact)
     assert [read_table(tokens, name).num_rows for name in shard_names(tokens)] == [1, 0]
 
@@ -66,6 +66,6 @@ def test_a_tokenizer_that_loses_bytes_is_refused_by_name_of_the_document(tmp_pat
     with out.open("token_bytes.npy") as stream:
         stream.write(tokenizer_artifact.open("token_bytes.npy").read())
     bad = publish(tmp_path / "bad", out, {})
-    source = normalized_source(tmp_path / "source", ["İstanbul"])  # its lower-case form has one byte more
+    source = normalized(tmp_path / "source", ["İstanbul"])  # its lower-case form has one byte more
     with pytest.raises(LossyTokenizerError, match="has 9 bytes, but its tokens spell 10"):
         run_program(tokenize, TokenizeConfig(), tmp_path / "tokens", normalized=source, tokenizer=bad)

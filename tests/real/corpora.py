@@ -1,4 +1,4 @@
-"""The shared corpora as normalized sources. Tests that need them say so and skip where they are missing."""
+"""The corpora of the real data as normalized sources."""
 
 import json
 from functools import cache
@@ -6,20 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from infra.artifacts.artifact import Artifact
 from tests.ops.normalized import normalized
-
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
-
-needs_data = pytest.mark.skipif(not (DATA / "corpus").is_dir(), reason=f"needs the shared corpora in {DATA}")
+from tests.real.real_data import REAL_DATA
 
 
 @cache
 def rows_of(name: str) -> list[dict[str, Any]]:
     """Rows of one corpus: `id`, `text` and more."""
-    with pa.CompressedInputStream(pa.OSFile(str(DATA / "corpus" / f"{name}.jsonl.zst")), "zstd") as stream:
+    with pa.CompressedInputStream(pa.OSFile(str(REAL_DATA / "corpus" / f"{name}.jsonl.zst")), "zstd") as stream:
         return [json.loads(line) for line in stream.read().decode().splitlines() if line.strip()]
 
 

@@ -10,10 +10,11 @@ from ops.config import EvaluationSet
 from ops.decontaminate.evaluations import files_of, items_of, texts_of
 from tests.ops.decontaminate.items import flag, rows_of
 from tests.ops.normalized import id_of, normalized
-from tests.real.corpora import DATA, corpus, needs_data
+from tests.real.corpora import corpus
 from tests.real.corpora import rows_of as corpus_rows
+from tests.real.real_data import REAL_DATA, needs_real_data
 
-pytestmark = needs_data
+pytestmark = needs_real_data
 
 EVALUATIONS = (
     ("gsm8k", "gsm8k", "*.jsonl", ("question", "answer")),
@@ -28,7 +29,8 @@ EVALUATIONS = (
 
 def evaluations() -> tuple[EvaluationSet, ...]:
     return tuple(
-        EvaluationSet(name=name, root=str(DATA / "evals" / folder), glob=glob, fields=fields) for name, folder, glob, fields in EVALUATIONS
+        EvaluationSet(name=name, root=str(REAL_DATA / "evals" / folder), glob=glob, fields=fields)
+        for name, folder, glob, fields in EVALUATIONS
     )
 
 

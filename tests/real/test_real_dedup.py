@@ -10,9 +10,10 @@ from ops.dedup.fuzzy import fuzzy_duplicates
 from ops.dedup.minhash import minhash
 from ops.shards import read_table, shard_names
 from tests.builders import run_program
-from tests.real.corpora import corpus, needs_data
+from tests.real.corpora import corpus
+from tests.real.real_data import needs_real_data
 
-pytestmark = needs_data
+pytestmark = needs_real_data
 
 VERSIONED = ("gutenberg", "http_drafts", "rust_book", "licence_texts")
 TRANSLATED = ("react_docs_es", "react_docs_ja", "react_docs_ru", "react_docs_zh-hans")

@@ -8,9 +8,10 @@ from ops.config import LanguageConfig, QualityConfig
 from ops.label.language import label_language
 from ops.label.quality import score_quality
 from tests.builders import run_program
-from tests.real.corpora import corpus, needs_data
+from tests.real.corpora import corpus
+from tests.real.real_data import needs_real_data
 
-pytestmark = needs_data
+pytestmark = needs_real_data
 
 NOVELS = {
     "eltec_eng": "en", "eltec_deu": "de", "eltec_fra": "fr", "eltec_spa": "es", "eltec_por": "pt", "eltec_pol": "pl",

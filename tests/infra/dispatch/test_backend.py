@@ -26,13 +26,6 @@ def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    folder = tmp_path / "gate"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def waiting(tmp_path: Path, gate: Path) -> Job:
     """A job that waits at the gate."""
     return job_of(ArtifactStore(str(tmp_path / "store")), count, CountConfig(gate=str(gate)))

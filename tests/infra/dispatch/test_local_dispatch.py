@@ -39,14 +39,6 @@ def dispatcher(store: ArtifactStore, tmp_path: Path) -> Iterator[Dispatcher]:
     wait_for(lambda: not processes_of(tmp_path), "no process of the test is left")
 
 
-@pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    """A folder at which a counting worker says who it is, and waits to be let through."""
-    folder = tmp_path / "gate"
-    folder.mkdir()
-    return folder
-
-
 def arrived(gate: Path) -> int:
     """The pid of the worker that waits at the gate."""
     found = wait_for(lambda: [path.name for path in gate.glob("worker-*")], "a worker at the gate")

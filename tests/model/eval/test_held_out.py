@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from infra.artifacts.artifact import Artifact
+from model.batch import Batch
 from model.config import HeldOutConfig, tiny_model
 from model.eval.held_out import HeldOutScorer
 from model.eval.scores import DocumentScores
-from model.loss import Batch, token_nats
+from model.loss import token_nats
 from model.parameters import Params, init, init_router_bias
 from ops.cache import held_out_documents
-from tests.model.corpus import corpus
 from tests.ops.stores import TOKEN_BYTES, Document, store_of
 
 MODEL = tiny_model()
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return corpus(tmp_path_factory.mktemp("corpus"))[0]
+def store(data: dict[str, Artifact]) -> Artifact:
+    return data["store"]
 
 
 @pytest.fixture(scope="module")
