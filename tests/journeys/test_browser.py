@@ -10,7 +10,6 @@ import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -80,29 +79,19 @@ def wait_until[T](what: str, find: Callable[[], T]) -> T:
 
 
 @pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that a source names and that is not there yet."""
-    return tmp_path_factory.mktemp("late") / "folder"
-
-
-@pytest.fixture(scope="module")
-def ui(finished_lab: Lab, broken: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    """The finished lab's UI, under a profile with one more source, whose folder is missing."""
+def ui(finished_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    """The finished lab's UI, in a browser."""
     from playwright.sync_api import sync_playwright
 
-    folder = tmp_path_factory.mktemp("ui")
-    profile = folder / "with-late-source.yaml"
-    late = f"  late: {{kind: files, domain: prose, licence: CC0-1.0, label: late, root: {broken}}}\n"
-    profile.write_text(finished_lab.profile.read_text().replace("sources:\n", f"sources:\n{late}"))
-    lab = Lab(finished_lab.home, finished_lab.texts, profile)
+    log = tmp_path_factory.mktemp("ui") / "ui.log"
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    server = lab.start("seaway", "ui", "--port", str(port), log=folder / "ui.log")
+    server = finished_lab.start("seaway", "ui", "--port", str(port), log=log)
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
             page = browser.new_page(viewport={"width": 1600, "height": 1000})
-            opened = Ui(lab, port, page)
+            opened = Ui(finished_lab, port, page)
             wait_until("the code location loads", lambda: "seaway" in _locations(opened))
             yield opened
             browser.close()
@@ -174,23 +163,28 @@ mutation ($partition: String!) {
 """
 
 
-def test_a_failed_run_is_re_executed_from_its_failure(ui: Ui, broken: Path):
-    launched = ui.query(LAUNCH, partition="late")["launchRun"]
-    assert launched["__typename"] == "LaunchRunSuccess", launched
-    run = launched["run"]["runId"]
-    wait_until("the run fails", lambda: ui.runs()[run] == "FAILURE")
+def test_a_failed_run_is_re_executed_from_its_failure(ui: Ui):
+    """The source's folder is away, and comes back."""
+    texts, away = ui.lab.texts, ui.lab.texts.with_name("away")
+    texts.rename(away)
+    try:
+        launched = ui.query(LAUNCH, partition="texts")["launchRun"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        run = launched["run"]["runId"]
+        wait_until("the run fails", lambda: ui.runs()[run] == "FAILURE")
+    finally:
+        away.rename(texts)
     ui.open(f"/runs/{run}")
-    ui.see(str(broken))
+    ui.see("does not exist; point the source's `root`")
     ui.screenshot("failed-run")
 
-    broken.mkdir()
-    (broken / "note.txt").write_text("It was late, and then it was there.")
     before = ui.runs()
     ui.page.get_by_role("button", name="Re-execute").first.click(timeout=PATIENCE_S * 1000)
     (again,) = wait_until("a run starts", lambda: ui.runs().keys() - before.keys())
     assert wait_until("the run ends", lambda: (status := ui.runs()[again]) in ("SUCCESS", "FAILURE") and status) == "SUCCESS"
-    parent = ui.query("query ($id: ID!) { runOrError(runId: $id) { ... on Run { parentRunId } } }", id=again)["runOrError"]["parentRunId"]
-    assert parent == run
+    tags = ui.query("query ($id: ID!) { runOrError(runId: $id) { ... on Run { parentRunId tags { key value } } } }", id=again)["runOrError"]
+    assert tags["parentRunId"] == run
+    assert {"key": "dagster/is_resume_retry", "value": "true"} in tags["tags"], "from the failure, not from the start"
     ui.open(f"/runs/{again}")
     ui.see("Success")
     ui.screenshot("re-executed")
