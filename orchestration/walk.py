@@ -3,6 +3,10 @@
 from collections.abc import Callable
 
 import dagster as dg
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run
+from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster_shared.error import SerializableErrorInfo
 
 from assets.factory import Factory
@@ -11,13 +15,23 @@ from assets.resolve import Node
 from orchestration.errors import DemoFailedError
 from orchestration.waves import Wave, waves
 
+ORIGIN = RemoteRepositoryOrigin(
+    ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name="orchestration.definitions"), location_name="seaway"),
+    repository_name="__repository__",
+)
+"""Where the UI finds the lineage (`workspace.yaml`). A run that names it can be executed again there; one made by
+`execute_in_process` names none."""
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
 
 def materialize(
     defs: dg.Definitions, factory: Factory, instance: dg.DagsterInstance, stages: list[Stage], on_wave: Callable[[Wave, bool], None]
 ) -> None:
     """Materialize what is missing of some stages (upstream before downstream), in the fewest runs.
 
-    A wave is skipped when all its nodes are published and Dagster's record of each shows the same digest.
+    A wave is skipped when all its nodes are published, Dagster's record of each shows the same digest, and the run that
+    recorded it succeeded: a blocking check that failed goes on failing, however often one starts again.
 
     Raises:
         DemoFailedError: a run failed; everything published so far stays, and the next call goes on from there.
@@ -31,15 +45,19 @@ def materialize(
 
 
 def _run(job: dg.JobDefinition, factory: Factory, instance: dg.DagsterInstance, wave: Wave) -> None:
-    result = job.execute_in_process(
-        asset_selection=[dg.AssetKey(asset) for asset in wave.assets],
-        partition_key=wave.partition,
-        instance=instance,
-        raise_on_error=False,
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    """Create the run and execute it here and now, without the daemon's queue."""
+    keys = {dg.AssetKey(asset) for asset in wave.assets}
+    tags = job.get_tags_for_partition_key(wave.partition, selected_asset_keys=keys) if wave.partition else {}
+    run = instance.create_run_for_job(
+        job,
+        asset_selection=keys,
+        tags={**job.run_tags, **tags},
+        run_config=QUIET,
+        remote_job_origin=ORIGIN.get_job_origin(job.name),
     )
+    result = execute_run(InMemoryJob(job), run, instance)
     if not result.success:
-        if factory.running is not None:  # a person pressed Ctrl-C, or the terminal went away: leave nothing behind
+        if factory.running is not None:  # a person pressed Ctrl-C: leave nothing behind
             title = factory.running.title
             factory.cancel(factory.running)
             raise DemoFailedError(f"interrupted; {title} was cancelled; run the same command again to go on")
@@ -63,7 +81,8 @@ def _recorded(factory: Factory, instance: dg.DagsterInstance, node: Node) -> boo
     partitions = [node.partition] if node.partition else None
     filters = dg.AssetRecordsFilter(asset_key=dg.AssetKey(node.asset), asset_partitions=partitions)
     records = instance.fetch_materializations(filters, limit=1).records
-    if not records:
+    materialization = records[0].asset_materialization if records else None
+    if materialization is None or (materialization.tags or {}).get("dagster/data_version") != artifact.digest:
         return False
-    materialization = records[0].asset_materialization
-    return materialization is not None and (materialization.tags or {}).get("dagster/data_version") == artifact.digest
+    run = instance.get_run_by_id(records[0].run_id)
+    return run is None or run.is_success  # an old run may have been removed; its artifact is there
