@@ -18,7 +18,11 @@ Listener = Callable[[Job, Message], None]
 
 
 class Factory:
-    """Resolves, runs and cancels the jobs of one profile. Opens nothing before it is first used."""
+    """Resolves, runs and cancels the jobs of one profile. Opens nothing before it is first used.
+
+    It looks at the outside world once and remembers what is published: one Factory is for one process that runs
+    some jobs and ends, as Dagster's run workers and the commands of `seaway` do. Others call `forget`.
+    """
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -70,6 +74,8 @@ class Factory:
         )
 
     def run(self, job: Job, on_message: Callable[[Message], None]) -> Outcome:
+        """Find the job's artifact or have it built; listeners hear what the job says too."""
+
         def hear(message: Message) -> None:
             on_message(message)
             for listener in self.listeners:
@@ -85,13 +91,18 @@ class Factory:
         return outcome
 
     def cancel(self, job: Job) -> None:
+        """End what runs of the job, and return once its end is confirmed."""
         self.dispatcher.cancel(job)
 
 
 def addresses(found: Located) -> str | dict[str, str]:
+    """Where an input lies: one address, or one per partition key."""
     return found.url if isinstance(found, Artifact) else {key: item.url for key, item in found.items()}
 
 
-def how_to_materialize(node: Node) -> str:
+def how_to_materialize(missing: list[Node]) -> str:
+    """What to type for the first of some nodes that are not published."""
+    node = missing[0]
     partition = f" --partition {node.partition}" if node.partition else ""
-    return f"materialize it first: dg launch --assets {node.asset}{partition}"
+    which = "it" if len(missing) == 1 else "them"
+    return f"materialize {which} first: dg launch --assets {node.asset}{partition}"

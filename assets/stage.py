@@ -119,13 +119,22 @@ def stage(
             tags={"program": program.replace(":", ".")},
         )
         def materialize(context: dg.AssetExecutionContext, factory: dg.ResourceParam[Factory]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster reads the bare class
-            partition = context.partition_key if context.has_partition_key else None
-            outcome = dispatch(context, factory, declared, partition)
+            outcome = dispatch(context, factory, declared, partition_of(context, declared))
             return result_of(report(outcome.artifact), outcome)
 
         return materialize
 
     return declare
+
+
+def partition_of(context: dg.AssetExecutionContext, declared: Stage) -> str | None:
+    """The partition this asset is built for: none if it has none, though the run, which others share, may have one."""
+    if not declared.partitions:
+        return None
+    if not context.has_partition_key:
+        keys = ", ".join(sorted(declared.partitions))
+        raise dg.Failure(f"{declared.key} is built by partition; add --partition with one of {keys}", allow_retries=False)
+    return str(context.partition_key)
 
 
 def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stage, partition: str | None) -> Outcome:
@@ -135,17 +144,15 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
     it (the run is CANCELING); otherwise the job runs on and the next run attaches to it.
     """
     try:
-        if partition in factory.profile.live_sources and (instant := context.run_tags.get(SNAPSHOT_TAG)):
+        if partition in factory.profile.live_sources and (instant := context.run.tags.get(SNAPSHOT_TAG)):
             factory.take_snapshot(partition, instant)
         resolved = factory.resolve(declared.key, partition)
     except (SourceError, EvaluationError, StorageError) as error:
         raise dg.Failure(str(error), allow_retries=False) from None
     if resolved.waiting_for:
-        missing = ", ".join(str(node) for node in resolved.waiting_for)
-        raise dg.Failure(
-            f"{resolved.node} can't be built: {missing} is not published for this profile; {how_to_materialize(resolved.waiting_for[0])}",
-            allow_retries=False,
-        )
+        missing = list(dict.fromkeys(resolved.waiting_for))
+        named = f"{', '.join(map(str, missing))} {'is' if len(missing) == 1 else 'are'} not published for this profile"
+        raise dg.Failure(f"{resolved.node} can't be built: {named}; {how_to_materialize(missing)}", allow_retries=False)
     job = factory.job(resolved)
 
     def log(message: Message) -> None:
@@ -170,7 +177,7 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
 
 def _a_person_asked(context: dg.AssetExecutionContext) -> bool:
     """Whether the run is being terminated: CANCELING, or CANCELED already if somebody forced it."""
-    run = context.instance.get_run_by_id(context.run_id)
+    run = context.instance.get_run_by_id(context.run.run_id)
     return run is not None and run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 
 

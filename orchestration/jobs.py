@@ -27,7 +27,7 @@ def backfill_everything(context: dg.OpExecutionContext) -> str:
     backfill = PartitionBackfill.from_asset_graph_subset(
         backfill_id=make_new_backfill_id(),
         backfill_timestamp=time.time(),
-        tags={key: value for key, value in context.run_tags.items() if not key.startswith(OF_DAGSTER)},
+        tags={key: value for key, value in context.run.tags.items() if not key.startswith(OF_DAGSTER)},
         dynamic_partitions_store=context.instance,
         asset_graph_subset=AssetGraphSubset.all(context.repository_def.asset_graph),
         title="The whole lineage",
