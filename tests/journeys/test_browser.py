@@ -179,7 +179,9 @@ def test_a_failed_run_is_re_executed_from_its_failure(ui: Ui):
     ui.screenshot("failed-run")
 
     before = ui.runs()
-    ui.page.get_by_role("button", name="Re-execute").first.click(timeout=PATIENCE_S * 1000)
+    choices = ui.page.get_by_role("button", name="Re-execute").first.locator("xpath=following::button[1]")
+    choices.click(timeout=PATIENCE_S * 1000)
+    ui.page.get_by_text("From failure", exact=True).first.click(timeout=PATIENCE_S * 1000)
     (again,) = wait_until("a run starts", lambda: ui.runs().keys() - before.keys())
     assert wait_until("the run ends", lambda: (status := ui.runs()[again]) in ("SUCCESS", "FAILURE") and status) == "SUCCESS"
     tags = ui.query("query ($id: ID!) { runOrError(runId: $id) { ... on Run { parentRunId tags { key value } } } }", id=again)["runOrError"]
