@@ -6,7 +6,7 @@ reuse, lease, submit or attach, poll, confirm - is the same for every asset and 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from inspect import cleandoc
@@ -131,10 +131,12 @@ def partition_of(context: dg.AssetExecutionContext, declared: Stage) -> str | No
     """The partition this asset is built for: none if it has none, though the run, which others share, may have one."""
     if not declared.partitions:
         return None
-    if not context.has_partition_key:
+    # A backfill asks for ranges, of one key each by its policy; `context.partition_key` knows none of them.
+    chosen: Sequence[str] = context.partition_keys if context.has_partition_key or context.has_partition_key_range else ()
+    if len(chosen) != 1:
         keys = ", ".join(sorted(declared.partitions))
-        raise dg.Failure(f"{declared.key} is built by partition; add --partition with one of {keys}", allow_retries=False)
-    return str(context.partition_key)
+        raise dg.Failure(f"{declared.key} is built one partition a run; add --partition with one of {keys}", allow_retries=False)
+    return str(chosen[0])
 
 
 def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stage, partition: str | None) -> Outcome:

@@ -43,7 +43,7 @@ class SmallLineage:
             stages = self._assets()
         self.defs = dg.Definitions(assets=stages, resources={"factory": self.factory}, executor=dg.in_process_executor)
 
-    def materialize(self, *keys: str, partition: str | None = None) -> dg.ExecuteInProcessResult:
+    def materialize(self, *keys: str, partition: str | None = None, tags: dict[str, str] | None = None) -> dg.ExecuteInProcessResult:
         """One run, as a fresh process would do it."""
         self.factory.forget()
         job = self.defs.resolve_implicit_global_asset_job_def()
@@ -53,6 +53,7 @@ class SmallLineage:
             partition_key=partition,
             raise_on_error=False,
             run_config=QUIET,
+            tags=tags,
         )
 
     def published(self) -> list[str]:

@@ -10,6 +10,7 @@ import dagster as dg
 import psutil
 import pytest
 from dagster._core.execution.plan.objects import StepFailureData
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from assets.lineage import STAGES
 from infra.artifacts.lease import attempts
@@ -56,7 +57,14 @@ def test_an_asset_without_partitions_stays_so_in_a_run_that_has_one(small: Small
 
 
 def test_a_partitioned_asset_asks_for_its_partition(small: SmallLineage):
-    assert "counted is built by partition; add --partition with one of a, b" in sentence(small.materialize("counted"))
+    assert "counted is built one partition a run; add --partition with one of a, b" in sentence(small.materialize("counted"))
+
+
+def test_a_backfill_names_its_partition_as_a_range_of_one(small: SmallLineage):
+    result = small.materialize("counted", tags={ASSET_PARTITION_RANGE_START_TAG: "b", ASSET_PARTITION_RANGE_END_TAG: "b"})
+    assert result.success
+    assert [materialization.partition for materialization in result.asset_materializations_for_node("counted")] == ["b"]
+    assert small.published() == ["counted[b]"]
 
 
 def test_a_job_that_fails_is_told_in_one_sentence_with_its_log(small: SmallLineage):
