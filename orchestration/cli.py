@@ -34,7 +34,7 @@ class JobName(StrEnum):
 
 @app.command()
 def demo(
-    profile: ProfileOption = "demo",
+    profile: ProfileOption = None,
     job: Annotated[JobName, typer.Option(help="Only the assets of this job.")] = JobName.everything,
 ) -> None:
     """Run the whole lineage on this machine, from live crawl to released model, and show what came out."""
@@ -45,7 +45,7 @@ def demo(
 
 
 @app.command()
-def ui(profile: ProfileOption = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
+def ui(profile: ProfileOption = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=1, max=65535)] = 3000) -> None:
     """Open Dagster's UI, daemon included, on a profile."""
     with _profile(profile):
         from orchestration.ui import serve_ui
@@ -111,14 +111,15 @@ def _profile(name: str | None) -> Iterator[None]:
     if name:
         os.environ["SEAWAY_PROFILE"] = name
     from assets.profile import ProfileError
-    from infra.dispatch.outcome import JobFailed
+    from infra.artifacts.store import CorruptArtifactError
+    from infra.dispatch.outcome import JobCancelled, JobFailed
     from ops.crawl.listing import SourceError
     from ops.decontaminate.evaluations import EvaluationError
     from orchestration.errors import CommandError
 
     try:
         yield
-    except (ProfileError, SourceError, EvaluationError, CommandError, JobFailed, OSError) as error:
+    except (ProfileError, SourceError, EvaluationError, CommandError, CorruptArtifactError, JobFailed, JobCancelled, OSError) as error:
         console.print(f"[red]seaway:[/red] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(1) from None
 

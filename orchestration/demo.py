@@ -1,5 +1,6 @@
 """`seaway demo`: the whole lineage with progress in the terminal, and at its end what came out."""
 
+import os
 import time
 from pathlib import Path
 
@@ -32,9 +33,10 @@ def show_demo(console: Console, job: str) -> None:
         show_funnel(console, FACTORY)
     if job in ("evaluate", "everything"):
         show_results(console, FACTORY)
-    profile = "" if FACTORY.profile.name == "demo" else f" (SEAWAY_PROFILE={FACTORY.profile.name})"
+    chosen = os.environ.get("SEAWAY_PROFILE", "demo")  # a path, for a profile that is not built in
+    look = "make ui" if chosen == "demo" else f"SEAWAY_PROFILE={chosen} make ui"
     console.print(
-        f"{progress.jobs} jobs ran in {time.monotonic() - started:.0f} s. Look closer: make ui{profile}\n"
+        f"{progress.jobs} jobs ran in {time.monotonic() - started:.0f} s. Look closer: {look}\n"
         f"artifacts {_shortened(FACTORY.profile.storage.root)}",
         soft_wrap=True,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 from rich.console import Console
+from rich.markup import escape
 
 from assets.partitions import PROFILE
 from infra.artifacts.recipe import payload_of, recipe_of
@@ -15,6 +16,9 @@ from infra.artifacts.store import ArtifactStore
 from infra.dispatch.dispatcher import JobFailed
 from infra.dispatch.job import Job
 from infra.storage.objects import create_exclusive, read_or_none, remove_tree, replace
+from ops.crawl.listing import SourceError
+from ops.decontaminate.evaluations import EvaluationError
+from ops.decontaminate.evaluations import observe as observe_evaluation
 from ops.hello import HelloConfig
 from ops.observe import observe
 from orchestration.definitions import FACTORY
@@ -31,20 +35,20 @@ def examine(console: Console) -> None:
         UnwellError: names the checks that failed.
     """
     checks: dict[str, Callable[[], str]] = {
-        "machine": lambda: _machine(),
+        "machine": _machine,
         "storage": lambda: _storage(PROFILE.storage.root),
         "sources": _sources,
         "dagster home": lambda: str(prepare_home(PROFILE)),
-        "hello job": lambda: _hello(),
+        "hello job": _hello,
     }
     failed = []
     console.print(f"profile {PROFILE.name}")
     for name, check in checks.items():
         try:
-            console.print(f"  [green]ok[/green]    {name}: {check()}", soft_wrap=True)
-        except (OSError, ValueError, JobFailed) as error:
+            console.print(f"  [green]ok[/green]    {name}: {escape(check())}", soft_wrap=True)
+        except (OSError, ValueError, EvaluationError, JobFailed) as error:
             failed.append(name)
-            console.print(f"  [red]wrong[/red] {name}: {error}", soft_wrap=True)
+            console.print(f"  [red]wrong[/red] {name}: {escape(str(error))}", soft_wrap=True)
     if failed:
         raise UnwellError(f"{', '.join(failed)} failed; mend what the lines above say and run `seaway doctor` again")
 
@@ -69,8 +73,20 @@ def _storage(root: str) -> str:
 
 
 def _sources() -> str:
-    for spec in PROFILE.sources.values():
-        observe(spec)
+    """Look at every source and every evaluation set, and say of all of them at once what can't be read."""
+    problems = []
+    for name, spec in sorted(PROFILE.sources.items()):
+        try:
+            observe(spec)
+        except SourceError as error:
+            problems.append(f"{name}: {error}")
+    for evaluation in PROFILE.programs.evaluation_ngrams.evaluations:
+        try:
+            observe_evaluation(evaluation)
+        except EvaluationError as error:
+            problems.append(f"{evaluation.name}: {error}")
+    if problems:
+        raise SourceError("; ".join(problems))
     return f"{', '.join(sorted(PROFILE.sources))} can be read"
 
 

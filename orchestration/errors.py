@@ -13,5 +13,13 @@ class ReplayDiffersError(CommandError):
     """A rebuilt artifact has other bytes than the published one."""
 
 
+class UnknownNodeError(CommandError):
+    """The lineage has no such asset, or the asset no such partition."""
+
+
+class UnusableCatalogError(CommandError):
+    """The catalog's database can't be opened."""
+
+
 class UnwellError(CommandError):
     """At least one of the doctor's checks failed."""

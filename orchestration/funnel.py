@@ -41,6 +41,7 @@ def funnel_table(factory: Factory) -> Table:
 
 
 def sources(factory: Factory) -> tuple[str, ...]:
+    """The profile's sources, in the order of the tables' columns."""
     return tuple(sorted(factory.profile.sources))
 
 

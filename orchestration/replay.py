@@ -2,43 +2,58 @@
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from assets.partitions import PROFILE
-from assets.resolve import Node
+from assets.resolve import Resolved
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.dispatcher import Dispatcher
 from infra.dispatch.local import LocalBackend
+from infra.dispatch.messages import Message
 from orchestration.definitions import FACTORY
 from orchestration.errors import ReplayDiffersError
+from orchestration.naming import node_named
 
 
 def replay_node(console: Console, title: str) -> None:
     """Rebuild the node named `asset` or `asset[partition]` from its published inputs.
 
     Raises:
+        UnknownNodeError: the lineage has no such node.
         FileNotFoundError: it is not published for this profile, so there is nothing to compare with.
         ReplayDiffersError: names the files that differ.
     """
-    asset, _, rest = title.partition("[")
-    resolved = FACTORY.resolver.resolve(Node(asset, rest.rstrip("]") or None))
+    resolved = FACTORY.resolver.resolve(node_named(title))
     if resolved.artifact is None:
         raise FileNotFoundError(f"{title} is not published for profile {PROFILE.name}; nothing to compare with")
     scratch = Path(tempfile.mkdtemp(prefix="seaway-replay-"))
     try:
-        store = ArtifactStore(str(scratch / "artifacts"))
-        address = store.address(resolved.node.asset, resolved.node.partition, resolved.recipe)
-        job = FACTORY.job(resolved).model_copy(update={"address": address})
-        outcome = Dispatcher(store, LocalBackend(scratch / "jobs"), PROFILE.budgets).run(job, on_message=lambda message: None)
-        differing = differing_files(resolved.artifact, outcome.artifact)
+        with console.status(escape(title)) as status:
+            rebuilt = _rebuilt(resolved, scratch, lambda message: status.update(escape(f"{title}: {message.text}")))
+        differing = differing_files(resolved.artifact, rebuilt)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if differing:
         raise ReplayDiffersError(f"{title} is not reproducible: {', '.join(differing)} came out with other bytes")
-    console.print(f"{title}: {len(resolved.artifact.names)} files, same bytes, digest {resolved.artifact.digest[:16]}")
+    console.print(escape(f"{title}: {len(resolved.artifact.names)} files, same bytes, digest {resolved.artifact.digest[:16]}"))
+
+
+def _rebuilt(resolved: Resolved, scratch: Path, on_message: Callable[[Message], None]) -> Artifact:
+    """Build a node in a folder that is about to be removed, so its job must not outlive this call."""
+    store = ArtifactStore(str(scratch / "artifacts"))
+    address = store.address(resolved.node.asset, resolved.node.partition, resolved.recipe)
+    job = FACTORY.job(resolved).model_copy(update={"address": address})
+    dispatcher = Dispatcher(store, LocalBackend(scratch / "jobs"), PROFILE.budgets)
+    try:
+        return dispatcher.run(job, on_message=on_message).artifact
+    except KeyboardInterrupt:
+        dispatcher.cancel(job)
+        raise
 
 
 def differing_files(one: Artifact, other: Artifact) -> list[str]:

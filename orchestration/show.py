@@ -5,13 +5,18 @@ from collections import Counter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from sqlalchemy import make_url
+from sqlalchemy.exc import SQLAlchemyError
 
 from assets.partitions import PROFILE
 from assets.plan import Step, make_plan
 from infra.artifacts.artifact import Artifact
 from infra.catalog.catalog import Catalog
+from infra.catalog.engine import CatalogError
 from orchestration.cost import cost_of
 from orchestration.definitions import FACTORY
+from orchestration.errors import UnusableCatalogError
+from orchestration.naming import require_asset
 
 
 def show_plan(console: Console, everything: bool) -> None:
@@ -43,7 +48,11 @@ def _plan_table(steps: list[Step]) -> Table:
 
 
 def show_artifacts(console: Console, asset: str | None) -> None:
-    """Every published artifact of the profile's root, from storage itself."""
+    """Every published artifact of the profile's root, from storage itself.
+
+    Raises:
+        UnknownNodeError: nothing of that name is published, nor will be.
+    """
     table = Table(box=None, pad_edge=False)
     for column in ("asset", "partition", "recipe", "digest", "files", "bytes"):
         table.add_column(column, justify="right" if column in ("files", "bytes") else "left", no_wrap=True)
@@ -52,16 +61,32 @@ def show_artifacts(console: Console, asset: str | None) -> None:
         if asset in (None, name):
             total += 1
             table.add_row(name, partition or "", recipe, artifact.digest[:16], str(len(artifact.names)), f"{bytes_of(artifact):,}")
+    if total == 0 and asset is not None:
+        require_asset(asset)
     if total:
         console.print(table)
     console.print(f"{total} artifacts in {PROFILE.storage.root}", soft_wrap=True)
 
 
 def rebuild_catalog(console: Console) -> None:
-    catalog = Catalog.open(PROFILE.storage.catalog)
-    catalog.rebuild(FACTORY.store)
-    console.print(f"catalog {PROFILE.storage.catalog} rebuilt from {PROFILE.storage.root}", soft_wrap=True)
+    """Recreate the profile's catalog from its root.
+
+    Raises:
+        UnusableCatalogError: the database can't be opened.
+    """
+    try:
+        catalog = Catalog.open(PROFILE.storage.catalog)
+    except CatalogError as error:
+        raise UnusableCatalogError(str(error)) from error
+    except (SQLAlchemyError, ImportError) as error:
+        what = f"profile {PROFILE.name}: no catalog can be opened at its storage.catalog: {error}"
+        raise UnusableCatalogError(f"{what}; write a SQLAlchemy URL there and install its driver") from error
+    with catalog:
+        catalog.rebuild(FACTORY.store)
+    shown = make_url(PROFILE.storage.catalog).render_as_string(hide_password=True)
+    console.print(f"catalog {shown} rebuilt from {PROFILE.storage.root}", soft_wrap=True)
 
 
 def bytes_of(artifact: Artifact) -> int:
+    """Bytes of all files of an artifact."""
     return sum(entry.size for entry in artifact.manifest.files)
