@@ -23,14 +23,17 @@ class Edge:
 
 
 def same(asset: str) -> Edge:
+    """The partition that is being built, or the only one there is."""
     return Edge(asset, "same")
 
 
 def each(asset: str) -> Edge:
+    """Every partition, by key."""
     return Edge(asset, "each")
 
 
 CHOSEN = Edge("", "chosen")
+"""The asset that the partition key names."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Stage:
 
     @property
     def partition_keys(self) -> tuple[str | None, ...]:
+        """Keys in sorted order; one None for a stage without partitions."""
         return tuple(sorted(self.partitions)) or (None,)
 
     @property

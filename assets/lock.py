@@ -25,6 +25,7 @@ Lock = dict[str, dict[str, str]]
 
 
 def locked() -> Lock:
+    """The lock as it was last written."""
     return json.loads(LOCK.read_text()) if LOCK.exists() else {}
 
 
@@ -95,6 +96,11 @@ def _syntax(path: Path) -> str:
     return ast.dump(tree)
 
 
+def moved(before: Lock, now: Lock) -> list[str]:
+    """Programs that are not as the lock has them, decided about or not."""
+    return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Decide about program versions.")
     parser.add_argument("--write", action="store_true")
@@ -109,7 +115,9 @@ def main() -> int:
     if options.write:
         LOCK.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
         return 0
-    return int(before != now)
+    if changed := moved(before, now):
+        print("decided, but not recorded yet; run `python -m assets.lock --write`:", *changed, sep="\n  ", file=sys.stderr)
+    return int(bool(changed))
 
 
 if __name__ == "__main__":

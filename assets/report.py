@@ -42,9 +42,9 @@ def samples(artifact: Artifact, name: str, columns: Sequence[str], rows: int = 1
         return table(row for batch in islice(batches, 1) for row in batch.to_pylist())
 
 
-def first_shard(artifact: Artifact, folder: str = "") -> str:
-    prefix = f"{folder}/part-" if folder else "part-"
-    return next((name for name in artifact.names if name.startswith(prefix)), "")
+def first_shard(artifact: Artifact) -> str:
+    """The name of the first shard; empty if there is none."""
+    return next((name for name in artifact.names if name.startswith("part-")), "")
 
 
 def bars(values: Mapping[str, float], title: str, unit: str) -> dg.MarkdownMetadataValue:

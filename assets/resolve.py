@@ -116,7 +116,7 @@ def observed(config: ProgramConfig) -> ProgramConfig:
     """The config with fingerprints of what it reads outside the lineage, so that the recipe moves when the world does.
 
     Raises:
-        OSError: something it names is missing; the message says what to do.
+        SourceError, EvaluationError: something it names is missing; the message says what to do.
     """
     if isinstance(config, RawConfig):
         return config.model_copy(update={"observed": observe(config.source)})
@@ -127,4 +127,5 @@ def observed(config: ProgramConfig) -> ProgramConfig:
 
 
 def all_nodes(stages: list[Stage]) -> list[Node]:
+    """Every partition of every stage, in the order of the stages."""
     return [Node(stage.key, partition) for stage in stages for partition in stage.partition_keys]

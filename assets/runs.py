@@ -1,4 +1,4 @@
-"""What a person asks of a training run, whichever asset it is: the loss curve, the held-out loss, a sample."""
+"""What a person asks of a training run, whichever asset it is: the loss curve, the learning rate, the held-out loss."""
 
 import json
 import math
@@ -10,6 +10,7 @@ from infra.artifacts.artifact import Artifact
 
 
 def run_report(artifact: Artifact) -> Report:
+    """The curves of a run, its last held-out losses, and whether every loss is a number."""
     metrics, evals = rows(artifact, "metrics.jsonl"), rows(artifact, "evals.jsonl")
     steps = [row["step"] for row in metrics]
     return Report(

@@ -61,6 +61,7 @@ def store(artifact: Artifact) -> Report:
 
 
 def balances(attrition: dict[str, int]) -> bool:
+    """Whether everything that was read has an outcome."""
     return attrition["read"] == sum(value for key, value in attrition.items() if key != "read")
 
 

@@ -49,6 +49,17 @@ def test_a_raised_version_is_a_decision(tree: Path):
     assert lock.undecided(before, lock.current()) == []
 
 
+def test_a_decision_that_is_not_recorded_is_named(tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(lock, "LOCK", tree / "lock.json")
+    monkeypatch.setattr("sys.argv", ["lock", "--write"])
+    assert lock.main() == 0
+    stage = tree / "ops" / "stage.py"
+    stage.write_text(stage.read_text().replace('"1"', '"2"'))
+    monkeypatch.setattr("sys.argv", ["lock"])
+    assert lock.main() == 1
+    assert "ops.stage:run" in capsys.readouterr().err
+
+
 def test_a_program_that_came_or_went_is_reported(tree: Path):
     before = lock.current()
     (tree / "ops" / "stage.py").unlink()
