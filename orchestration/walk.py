@@ -13,6 +13,7 @@ from assets.factory import Factory
 from assets.lineage import Stage
 from assets.resolve import Node
 from orchestration.errors import DemoFailedError
+from orchestration.lost_runs import PROCESS_TAG, fail_lost_runs, tag_of_this_process
 from orchestration.waves import Wave, waves
 
 ORIGIN = RemoteRepositoryOrigin(
@@ -36,6 +37,7 @@ def materialize(
     Raises:
         DemoFailedError: a run failed; everything published so far stays, and the next call goes on from there.
     """
+    fail_lost_runs(instance)
     job = defs.resolve_implicit_global_asset_job_def()
     for wave in waves(stages):
         todo = not all(_recorded(factory, instance, Node(asset, wave.partition)) for asset in wave.assets)
@@ -51,7 +53,7 @@ def _run(job: dg.JobDefinition, factory: Factory, instance: dg.DagsterInstance, 
     run = instance.create_run_for_job(
         job,
         asset_selection=keys,
-        tags={**job.run_tags, **tags},
+        tags={**job.run_tags, **tags, PROCESS_TAG: tag_of_this_process()},
         run_config=QUIET,
         remote_job_origin=ORIGIN.get_job_origin(job.name),
     )
