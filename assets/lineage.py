@@ -73,10 +73,16 @@ def in_order() -> list[Stage]:
     """All stages, upstream before downstream; ties in alphabetical order.
 
     Raises:
-        ValueError: a stage names an asset that doesn't exist, or the stages form a circle.
+        ValueError: a stage names an asset that doesn't exist, reads the same partition of one that is partitioned
+            otherwise, or the stages form a circle.
     """
     if unknown := sorted({key for stage in STAGES.values() for key in stage.upstream} - set(STAGES)):
         raise ValueError(f"the lineage names assets that don't exist: {', '.join(unknown)}")
+    for stage in STAGES.values():
+        for name, edge in stage.inputs.items():
+            upstream = STAGES[edge.asset].partitions if edge.how == "same" else ()
+            if upstream and sorted(upstream) != sorted(stage.partitions):
+                raise ValueError(f"{stage.key}: input {name} is same({edge.asset!r}), which has other partitions; use each({edge.asset!r})")
     waiting, ordered = dict(sorted(STAGES.items())), dict[str, Stage]()
     while waiting:
         ready = [key for key, stage in waiting.items() if all(up in ordered for up in stage.upstream)]
