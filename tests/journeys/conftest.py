@@ -17,7 +17,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_lab(tmp_path_factory: pytest.TempPathFactory, texts: Path) -> Iterator[Lab]:
     """A lab whose whole lineage ran once, undisturbed. Tests may read it, and run commands that build nothing."""
     lab = Lab(tmp_path_factory.mktemp("undisturbed"), texts)
-    done = lab.run("seaway", "demo", "--profile", str(lab.profile))
+    done = lab.run("seaway", "demo", "--profile", str(lab.profile), timeout_s=580)  # 150 s alone, 250 s on two busy cores
     assert done.returncode == 0, done.stdout + done.stderr
     yield lab
     assert lab.jobs() == []

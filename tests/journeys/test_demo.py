@@ -8,6 +8,8 @@ import pytest
 
 from tests.journeys.lab import Lab
 
+pytestmark = pytest.mark.timeout(600)  # whoever comes first waits for the finished lab
+
 
 def test_the_whole_lineage_ends_in_a_release(finished_lab: Lab):
     published = {key.split("[")[0] for key in finished_lab.digests()}
