@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from assets.profile import Profile
+from assets.profile import Pool, Profile
 from infra.artifacts.config import ProgramConfig
 
 ConfigOf = Callable[[Profile, str | None], ProgramConfig]
@@ -51,7 +51,7 @@ class Stage:
     after: tuple[str, ...]
     partitions: tuple[str, ...]
     config: ConfigOf
-    pool: str
+    pool: Pool
 
     @property
     def partition_keys(self) -> tuple[str | None, ...]:

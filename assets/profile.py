@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from infra.artifacts.config import ProgramConfig
 from infra.dispatch.budgets import Budgets
+from infra.dispatch.environment import JAX_ON_CPU
 from infra.dispatch.job import Resources, Timeouts
 from model.config import BranchConfig, EvaluateConfig, PredictionConfig, ReleaseConfig, ScalingConfig, TrainConfig
 from ops.config import (
@@ -37,6 +38,8 @@ from ops.config import (
     TokenizerConfig,
 )
 
+Pool = Literal["host", "accelerator"]
+
 KEY = re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9._-]*")  # commas, bars and dots in a row mean something to Dagster's partition selections
 VARIABLE = re.compile(r"\$\{(?P<name>[A-Z_][A-Z0-9_]*)(:-(?P<default>[^}]*))?\}")  # `${stdlib}` and the like are a source's own
 
@@ -56,8 +59,9 @@ class Storage(_Section):
     state: str
     dagster_home: str
     catalog: str  # SQLAlchemy URL
+    compiled: str  # programs that XLA compiled; may be deleted at any time
 
-    @field_validator("root", "state", "dagster_home", mode="after")
+    @field_validator("root", "state", "dagster_home", "compiled", mode="after")
     @classmethod
     def _is_absolute(cls, location: str) -> str:
         return location if "://" in location else str(Path(location).absolute())
@@ -100,7 +104,7 @@ class Profile(_Section):
     sources: dict[str, SourceSpec] = Field(min_length=1)
     programs: Programs
     ladder: dict[str, dict[str, Any]] = Field(min_length=1)
-    pools: dict[Literal["host", "accelerator"], Resources] = Field(default_factory=dict)
+    pools: dict[Pool, Resources] = Field(default_factory=dict)
     budgets: Budgets = Budgets()
     timeouts: Timeouts = Timeouts()
 
@@ -139,8 +143,13 @@ class Profile(_Section):
         """The hero's config with the cell's overrides merged in, field by field."""
         return TrainConfig.model_validate(_merged(self.programs.hero.model_dump(), self.ladder[cell]))
 
-    def resources_of(self, pool: str) -> Resources:
-        return self.pools.get(pool, Resources())  # type: ignore[call-overload, no-any-return]
+    def resources_of(self, pool: Pool) -> Resources:
+        """What a pool's jobs run on. Training jobs keep what they compiled, and on a CPU also their memory."""
+        resources = self.pools.get(pool, Resources())
+        if pool != "accelerator":
+            return resources
+        on_cpu = {**JAX_ON_CPU, "JAX_PLATFORMS": "cpu"} if resources.target.kind == "cpu" else {}
+        return resources.model_copy(update={"env": {"JAX_COMPILATION_CACHE_DIR": self.storage.compiled, **on_cpu, **resources.env}})
 
     @property
     def live_sources(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import dagster as dg
 
 from assets.factory import Factory, how_to_materialize
 from assets.lineage import STAGES, ConfigOf, Edge, Stage
+from assets.profile import Pool
 from infra.artifacts.artifact import Artifact
 from infra.dispatch.messages import Message
 from infra.dispatch.outcome import JobCancelled, JobFailed, Outcome
@@ -77,7 +78,7 @@ def stage(
     owner: str = "team:data",
     checks: Mapping[str, str] | None = None,
     automated: bool = True,
-    pool: str = "host",
+    pool: Pool = "host",
 ) -> Callable[[Callable[[Artifact], Report]], dg.AssetsDefinition]:
     """Declare an asset built by `program`.
 

@@ -68,7 +68,13 @@ def test_a_variable_without_value_is_named(tmp_path: Path):
 def test_a_variable_may_hold_digits_and_an_empty_one_takes_its_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("S3_BUCKET", "s3://bucket")
     monkeypatch.setenv("SEAWAY_HOME", "")
-    storage = {"root": "${S3_BUCKET}/x", "state": "/s", "dagster_home": "${SEAWAY_HOME:-/home}/d", "catalog": "sqlite://"}
+    storage = {
+        "root": "${S3_BUCKET}/x",
+        "state": "/s",
+        "dagster_home": "${SEAWAY_HOME:-/home}/d",
+        "catalog": "sqlite://",
+        "compiled": "jax-cache",
+    }
     profile = load_profile(changed(tmp_path, storage=storage))
     assert profile.storage.root == "s3://bucket/x"
     assert profile.storage.dagster_home == "/home/d"
@@ -83,7 +89,16 @@ def test_a_profile_that_is_no_text_says_so(tmp_path: Path):
 
 def test_local_locations_become_absolute_and_urls_stay(tmp_path: Path):
     profile = load_profile(
-        changed(tmp_path, storage={"root": "s3://bucket/seaway", "state": "jobs", "dagster_home": "home", "catalog": "sqlite://"})
+        changed(
+            tmp_path,
+            storage={
+                "root": "s3://bucket/seaway",
+                "state": "jobs",
+                "dagster_home": "home",
+                "catalog": "sqlite://",
+                "compiled": "jax-cache",
+            },
+        )
     )
     assert profile.storage.root == "s3://bucket/seaway"
     assert profile.storage.state == str(Path("jobs").absolute())
@@ -95,3 +110,12 @@ def test_a_cell_is_the_hero_with_its_overrides():
     assert cell.model.width == 32
     assert cell.model.vocab_size == hero.model.vocab_size
     assert cell.optimizer == hero.optimizer
+
+
+def test_training_on_a_cpu_keeps_its_memory_and_what_it_compiled():
+    profile = load_profile("demo")
+    env = profile.resources_of("accelerator").env
+    assert env["JAX_PLATFORMS"] == "cpu"
+    assert env["MALLOC_ARENA_MAX"] == "1"
+    assert env["JAX_COMPILATION_CACHE_DIR"] == profile.storage.compiled
+    assert profile.resources_of("host").env == {}
