@@ -6,7 +6,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
+from infra.artifacts import store
 from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.config import ProgramConfig, execution_only
 from infra.artifacts.program import Stats, program
@@ -54,6 +56,33 @@ def _pass(gate: Path, number: int, gate_at: int) -> None:
         (gate / f"worker-{os.getpid()}").touch()
         while not (gate / "open").exists():
             time.sleep(0.01)
+
+
+class PublicationConfig(ProgramConfig):
+    """Whether the first attempt's process is killed before the one create that publishes, or after it."""
+
+    moment: Literal["before", "after"]
+    marks: str = execution_only()  # a folder that remembers that it happened
+
+
+@program(version="1")
+def die_at_publication(config: PublicationConfig, out: Writer) -> CountStats:
+    """Write one file, and have this process killed around the create of its manifest, once."""
+    died = Path(config.marks) / "died"
+    if not died.exists():
+        died.touch()
+        create = store.create_exclusive
+
+        def create_and_die(url: str, data: bytes) -> bool:
+            if config.moment == "after":
+                create(url, data)
+            os.kill(os.getpid(), signal.SIGKILL)
+            raise AssertionError("unreachable")
+
+        store.create_exclusive = create_and_die  # type: ignore[attr-defined]
+    with out.open("one.txt") as stream:
+        stream.write(b"1")
+    return CountStats(numbers=1)
 
 
 class FaultConfig(ProgramConfig):
