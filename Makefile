@@ -14,7 +14,7 @@ ui: .venv/installed ## Dagster's UI on what the demo made (PORT=3000)
 	@$(BIN)/seaway ui --port $(or $(PORT),3000)
 
 test: .venv/installed ## unit, property, journey and real-data tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2
 
 bench: .venv/installed ## ratios against named peers, in one run
 	@$(BIN)/python -m tests.benchmarks
