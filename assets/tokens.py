@@ -92,7 +92,7 @@ def mixture(artifact: Artifact) -> Report:
     kinds={"numpy"},
 )
 def baselines(artifact: Artifact) -> Report:
-    """What counting achieves on the held-out text: a unigram and a 5-gram model. A trained model must beat both."""
+    """What counting achieves on the held-out text: a unigram and a 5-gram model. What a trained model has to beat."""
     slices = artifact.read_json("baselines.json")["slices"]
     return Report(
         metadata={
