@@ -1,6 +1,13 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from infra.artifacts.store import ArtifactStore
+from infra.dispatch.budgets import Budgets
+from infra.dispatch.dispatcher import Dispatcher
+from infra.dispatch.local import LocalBackend
+from tests.infra.dispatch.builders import processes_of, wait_for
 
 
 @pytest.fixture
@@ -9,3 +16,14 @@ def gate(tmp_path: Path) -> Path:
     folder = tmp_path / "gate"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def dispatcher(store: ArtifactStore, tmp_path: Path) -> Iterator[Dispatcher]:
+    yield Dispatcher(store, LocalBackend(tmp_path / "state"), Budgets(backoff_s=0.01))
+    wait_for(lambda: not processes_of(tmp_path), "no process of the test is left")

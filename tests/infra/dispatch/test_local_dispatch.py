@@ -6,9 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import psutil
 import pytest
@@ -26,18 +24,7 @@ from infra.storage.errors import StorageError
 from infra.storage.objects import list_names
 from infra.supervise.state import read_started
 from tests.infra.dispatch.builders import QUICK, job_of, processes_of, wait_for
-from tests.infra.dispatch.programs import CountConfig, FaultConfig, JoinConfig, PublicationConfig, count, die_at_publication, fail, join
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    return ArtifactStore(str(tmp_path / "store"))
-
-
-@pytest.fixture
-def dispatcher(store: ArtifactStore, tmp_path: Path) -> Iterator[Dispatcher]:
-    yield Dispatcher(store, LocalBackend(tmp_path / "state"), Budgets(backoff_s=0.01))
-    wait_for(lambda: not processes_of(tmp_path), "no process of the test is left")
+from tests.infra.dispatch.programs import CountConfig, FaultConfig, JoinConfig, count, fail, join
 
 
 def arrived(gate: Path) -> int:
@@ -319,19 +306,6 @@ def test_a_published_artifact_counts_though_its_process_was_killed_afterwards(di
     os.kill(worker, signal.SIGKILL)
     assert running.result().artifact.digest == other.digest
     assert attempts(job.address)[0].ended == "succeeded"
-
-
-@pytest.mark.parametrize(("moment", "attempted"), [("before", 2), ("after", 1)])
-def test_a_kill_around_publication_leaves_a_whole_artifact_or_none(
-    dispatcher: Dispatcher, store: ArtifactStore, tmp_path: Path, moment: Literal["before", "after"], attempted: int
-):
-    job = job_of(store, die_at_publication, PublicationConfig(moment=moment, marks=str(tmp_path)))
-    outcome = dispatcher.run(job)
-    store.verify(outcome.artifact)
-    assert len(attempts(job.address)) == attempted
-    assert (tmp_path / "died").exists()
-    undisturbed_job = job_of(store, die_at_publication, PublicationConfig(moment=moment, marks=str(tmp_path)), asset="undisturbed")
-    assert outcome.artifact.digest == dispatcher.run(undisturbed_job).artifact.digest
 
 
 def test_a_run_after_a_reported_failure_tries_again(dispatcher: Dispatcher, store: ArtifactStore, tmp_path: Path):
