@@ -33,6 +33,7 @@ def chunked(data: bytes, size: int = 100) -> bytes:
         ("gzip, br", brotli.compress(gzip.compress(TEXT))),
         ("gzip", TEXT),  # stored decoded under the old header
     ],
+    ids=["gzip", "x-gzip", "zlib", "raw deflate", "br", "identity", "none", "gzip, then br", "already decoded"],
 )
 def test_content_codings_are_removed(coding: str, body: bytes) -> None:
     assert decoded(parse_response(response_with(body, Content_Encoding=coding)), CAP) == TEXT
@@ -61,6 +62,7 @@ def test_chunking_that_breaks_off_keeps_what_was_whole() -> None:
         ("deflate", b"\xff\xff"),
         ("rot13", TEXT),
     ],
+    ids=["clipped gzip", "no gzip", "no br", "no deflate", "unknown"],
 )
 def test_a_coding_that_does_not_decode_is_an_error(coding: str, body: bytes) -> None:
     with pytest.raises(CodingError):
@@ -68,7 +70,9 @@ def test_a_coding_that_does_not_decode_is_an_error(coding: str, body: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    ("coding", "body"), [("gzip", gzip.compress(b"0" * 5_000_000)), ("br", brotli.compress(b"0" * 5_000_000)), ("", b"0" * 2_000_000)]
+    ("coding", "body"),
+    [("gzip", gzip.compress(b"0" * 5_000_000)), ("br", brotli.compress(b"0" * 5_000_000)), ("", b"0" * 2_000_000)],
+    ids=["gzip", "br", "none"],
 )
 def test_a_bomb_is_stopped_at_the_cap(coding: str, body: bytes) -> None:
     with pytest.raises(BodyTooLargeError):
