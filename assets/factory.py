@@ -10,8 +10,8 @@ from assets.snapshots import take_snapshot
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.dispatcher import Dispatcher, Outcome
+from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.job import Job
-from infra.dispatch.local import LocalBackend
 from infra.dispatch.messages import Message
 
 Listener = Callable[[Job, Message], None]

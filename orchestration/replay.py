@@ -13,7 +13,7 @@ from assets.resolve import Resolved
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.dispatcher import Dispatcher
-from infra.dispatch.local import LocalBackend
+from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.messages import Message
 from orchestration.definitions import FACTORY
 from orchestration.errors import ReplayDiffersError

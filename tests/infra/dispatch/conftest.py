@@ -6,7 +6,7 @@ import pytest
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher
-from infra.dispatch.local import LocalBackend
+from infra.dispatch.engines.local import LocalBackend
 from tests.infra.dispatch.builders import processes_of, wait_for
 
 

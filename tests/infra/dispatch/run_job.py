@@ -5,8 +5,8 @@ from pathlib import Path
 
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.dispatcher import Dispatcher
+from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.job import Job
-from infra.dispatch.local import LocalBackend
 
 if __name__ == "__main__":
     root, state, job = sys.argv[1:]

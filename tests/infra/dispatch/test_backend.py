@@ -10,8 +10,8 @@ from infra.artifacts.lease import claim
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.backend import Backend, Handle, JobRejected
 from infra.dispatch.endings import End, Ending
+from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.job import Attempt, Job, Resources, job_id
-from infra.dispatch.local import LocalBackend
 from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import CountConfig, FaultConfig, count, fail
 

@@ -17,8 +17,8 @@ from infra.artifacts.store import ArtifactStore
 from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher, JobCancelled, JobDetached, JobFailed
 from infra.dispatch.endings import Ending
+from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.job import Job, Resources, Timeouts, attempt_directory
-from infra.dispatch.local import LocalBackend
 from infra.dispatch.messages import Message, MessageReader, messages_url
 from infra.storage.errors import StorageError
 from infra.storage.objects import list_names
