@@ -1,4 +1,7 @@
-"""Which engine a profile sends its jobs to: one config per engine, and how to connect to it. Imports no engine's client."""
+"""Which engine a profile sends its jobs to: one config per engine, and how to connect to it. Imports no engine's client.
+
+A config is a frozen model with a literal `kind`, and says with `refusal` what its engine can never run.
+"""
 
 from pathlib import Path
 from typing import Literal
@@ -7,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from infra.dispatch.backend import Backend
 from infra.dispatch.engines.local import LocalBackend
+from infra.dispatch.job import Resources
 
 
 class LocalConfig(BaseModel):
@@ -16,14 +20,31 @@ class LocalConfig(BaseModel):
 
     kind: Literal["local"] = "local"
 
+    def refusal(self, resources: Resources) -> str | None:
+        """Why no job with these resources can ever run here, and what to choose instead; None if one may."""
+        target = resources.target
+        if target.kind != "cpu" and target.hosts > 1:
+            return f"backend local is one machine and {target.name} is {target.hosts} hosts; choose a smaller device or a cluster's backend"
+        return None
 
-EngineConfig = LocalConfig
+
+EngineConfig = LocalConfig  # of several: Annotated[LocalConfig | SlurmConfig, Field(discriminator="kind")]
 
 
 def connect(engine: EngineConfig, state: Path) -> Backend:
-    """A client of the engine.
+    """A client of the engine. Its library is imported here and no earlier, so that loading the lineage stays light.
 
     Args:
         state: a folder on a local disk, for an engine that has no memory of its own.
     """
-    return LocalBackend(state)
+    match engine:
+        case LocalConfig():
+            return LocalBackend(state)
+
+
+def refusal(engine: EngineConfig, resources: Resources) -> str | None:
+    """Why no job with these resources can ever run on the engine; None if one may.
+
+    Asked when a profile is loaded, so it asks no engine: it is judged from the config alone.
+    """
+    return engine.refusal(resources)
