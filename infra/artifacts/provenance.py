@@ -4,6 +4,7 @@ import getpass
 import hashlib
 import importlib.metadata
 import platform
+import re
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -82,8 +83,15 @@ def environment() -> Environment:
         host=socket.gethostname(),
         python=platform.python_version(),
         platform=platform.platform(),
-        packages=dict(sorted((found.name, found.version) for found in importlib.metadata.distributions())),
+        packages=dict(sorted(_name_and_version(found) for found in importlib.metadata.distributions())),
     )
+
+
+def _name_and_version(found: importlib.metadata.Distribution) -> tuple[str, str]:
+    """Two lines of its metadata. Parsing all headers takes 0.17 s for 283 packages, and every worker waits for it."""
+    metadata = found.read_text("METADATA") or ""
+    name, version = (re.search(rf"^{field}: *(\S+)", metadata, re.MULTILINE) for field in ("Name", "Version"))
+    return (name[1], version[1]) if name and version else (found.name, found.version)
 
 
 def _user() -> str:
