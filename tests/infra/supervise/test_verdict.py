@@ -26,12 +26,12 @@ def test_an_objection_after_somebody_else_published_is_not_lost():
     assert verdict(Evidence(True, 1, failure=RAISED)) == (Ending.SUCCEEDED, "published, then: KeyError: 'x'")
 
 
-@pytest.mark.parametrize("returncode", [0, -signal.SIGTERM, -signal.SIGKILL])
+@pytest.mark.parametrize("returncode", [0, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGUSR1, -signal.SIGSEGV])
 def test_the_signals_of_a_stall_are_the_stall(returncode: int):
     assert verdict(Evidence(False, returncode, STALL)) == (Ending.STALLED, STALL.what)
 
 
-@pytest.mark.parametrize(("returncode", "ending"), [(125, Ending.POISONED_DEVICE), (-signal.SIGSEGV, Ending.CRASHED)])
+@pytest.mark.parametrize(("returncode", "ending"), [(125, Ending.POISONED_DEVICE), (-signal.SIGBUS, Ending.CRASHED)])
 def test_another_signal_or_sentinel_wins_over_a_stall(returncode: int, ending: Ending):
     assert verdict(Evidence(False, returncode, STALL))[0] is ending
 
