@@ -12,6 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from infra.artifacts.manifest import MANIFEST_NAME, Manifest
 from infra.storage.filesystem import open_filesystem
 from infra.storage.filesystem import uncached as uncached  # part of this module's interface
+from infra.storage.streams import open_file
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,7 @@ class Artifact:
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading, seekable."""
-        url = self.url_of(name)
-        filesystem, path = open_filesystem(url)
-        return filesystem.open(path, "rb")  # type: ignore[no-any-return]
+        return open_file(self.url_of(name))
 
     def read_json(self, name: str) -> Any:
         with self.open(name) as stream:

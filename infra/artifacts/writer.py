@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -15,6 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 from infra.artifacts.manifest import FileEntry
 from infra.storage.errors import storage_errors
 from infra.storage.filesystem import open_filesystem
+from infra.storage.streams import NewFile, new_file
 
 
 class Progress(Protocol):
@@ -53,25 +54,21 @@ class Writer:
 
         Raises:
             ValueError: the name is hidden, absolute, or was written before.
-            StorageError: the disk is full, read-only, or does not answer; one sentence says which and where.
+            StorageError: the disk is full, read-only, does not answer, or kept something else than was written; one
+                sentence says which and where.
         """
         if name.startswith("/") or any(part.startswith(".") or not part for part in name.split("/")):
             raise ValueError(f"{name!r} can't name a file of an artifact: no absolute names, no hidden parts")
         if name in self._files:
             raise ValueError(f"{name!r} was already written by this attempt")
-        path, where = f"{self._path}/{name}", f"{self.url}/{name}"
-        with storage_errors("write", where):
-            self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-            stream = self._filesystem.open(path, "wb")
-        hashing = _HashingStream(stream, where)
+        stream = new_file(self._filesystem, f"{self._path}/{name}", f"{self.url}/{name}")
+        hashing = _HashingStream(stream)
         try:
             yield hashing  # type: ignore[misc]
+            stream.commit(hashing.size, hashing.hash.hexdigest())
         except BaseException:
-            with suppress(Exception):  # what went wrong in the block is the news
-                stream.close()
+            stream.discard()
             raise
-        with storage_errors("write", where):
-            stream.close()
         self._files[name] = FileEntry(name=name, size=hashing.size, sha256=hashing.hash.hexdigest())
 
     @contextmanager
@@ -101,9 +98,8 @@ class Writer:
 class _HashingStream(io.RawIOBase):
     """Passes bytes on and keeps their SHA-256 and count. Not seekable, so the hash is of what was stored."""
 
-    def __init__(self, stream: IO[bytes], where: str) -> None:
+    def __init__(self, stream: NewFile) -> None:
         self._stream = stream
-        self._where = where
         self._position = 0
         self.hash = hashlib.sha256()
 
@@ -113,8 +109,7 @@ class _HashingStream(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        with storage_errors("write", self._where):
-            self._stream.write(view)
+        self._stream.write(view)
         self.hash.update(view)
         self._position += len(view)
         return len(view)
@@ -127,7 +122,3 @@ class _HashingStream(io.RawIOBase):
 
     def tell(self) -> int:
         return self._position
-
-    def flush(self) -> None:
-        if not self._stream.closed:
-            self._stream.flush()

@@ -24,6 +24,7 @@ class PermanentStorageError(StorageError):
 
 
 ATTEMPTS = 7
+GIVE_UP_AFTER_S = 90  # no new try after it: one try against a server that swallows requests takes 15 s a time-out, several times
 FIRST_WAIT_S = 0.05  # random exponential: 7 attempts wait ~3 s on average and 6.3 s at most, more than a failover of SeaweedFS or S3 needs
 
 ADVICE = {
@@ -54,7 +55,10 @@ TRANSIENT_ERRNOS = {
     121,  # EREMOTEIO, which macOS does not have
 }
 TRANSIENT_STATUSES = {408, 409, 425, 429, 500, 502, 503, 504}
-TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"}
+TRANSIENT_CODES = {
+    *("RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"),
+    *("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),  # our bytes were torn on their way
+}
 NETWORK_PACKAGES = {"aiobotocore", "aiohttp", "botocore"}  # recognised by name, so that a local root imports none of them
 TRANSIENT_NETWORK_ERRORS = {
     "ClientConnectionError",
@@ -64,8 +68,11 @@ TRANSIENT_NETWORK_ERRORS = {
     "ConnectTimeoutError",
     "ConnectionClosedError",
     "EndpointConnectionError",
+    "FlexibleChecksumError",  # the server's bytes were torn on their way
     "HTTPClientError",
+    "IncompleteReadError",
     "ReadTimeoutError",
+    "ResponseParserError",  # half an XML
     "ResponseStreamingError",
     "ServerDisconnectedError",
     "ServerTimeoutError",
@@ -115,7 +122,7 @@ def retried[T](action: str, url: str, operation: Callable[[], T]) -> T:
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TransientStorageError),
-        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        stop=tenacity.stop_after_attempt(ATTEMPTS) | tenacity.stop_after_delay(GIVE_UP_AFTER_S),
         wait=tenacity.wait_random_exponential(multiplier=FIRST_WAIT_S, max=5),
         reraise=True,
     )

@@ -4,12 +4,28 @@ from typing import Any
 
 import fsspec
 
+S3_PROTOCOLS = ("s3", "s3a")
+WITHOUT_CACHES = ("", "file", "local", "memory", "users")
+S3_TRIES = 3  # of botocore, and again of s3fs (which asks anew when a body broke off); `errors.retried` tries on
+
 
 def open_filesystem(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """The filesystem of a URL, with listing caches off, and the path inside it."""
-    return fsspec.url_to_fs(url, **uncached(url))  # type: ignore[no-any-return]
+    filesystem, path = fsspec.url_to_fs(url, **uncached(url))
+    if _protocol(url) in S3_PROTOCOLS:
+        filesystem.retries = S3_TRIES  # 5 x 5 tries of 15 s each would let a server that swallows requests stop us for minutes
+    return filesystem, path
 
 
 def uncached(url: str) -> dict[str, Any]:
     """Options that switch directory-listing caches off: a stale listing must never decide anything."""
-    return {"use_listings_cache": False} if url.startswith(("s3:", "s3a:")) else {}
+    protocol = _protocol(url)
+    if protocol in S3_PROTOCOLS:
+        return {"use_listings_cache": False, "config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": S3_TRIES}}}
+    return {} if protocol in WITHOUT_CACHES else {"use_listings_cache": False}
+
+
+def _protocol(url: str) -> str:
+    """Empty for a plain path, and for chains (`dir::file://x`), whose filesystems take options of their own."""
+    head, separator, _ = url.partition("://")
+    return head if separator and "::" not in url else ""

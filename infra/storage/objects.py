@@ -6,6 +6,7 @@ consulted, errors are typed (`infra.storage.errors`), and transient ones are tri
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
@@ -50,7 +51,7 @@ def create_exclusive(url: str, data: bytes) -> bool:
 def read_or_none(url: str) -> bytes | None:
     """The whole object, or None if there is none."""
     filesystem, path = open_filesystem(url)
-    read = s3.read if _is_s3(filesystem) else _read
+    read = s3.read if s3.is_s3(filesystem) else _read
 
     def attempt() -> bytes | None:
         try:
@@ -66,7 +67,7 @@ def read_or_none(url: str) -> bytes | None:
 def replace(url: str, data: bytes) -> None:
     """Write an object, over an older one if there is one, in one step."""
     filesystem, path = open_filesystem(url)
-    put = local.replace if isinstance(filesystem, LocalFileSystem) else _put
+    put = local.replace if isinstance(filesystem, LocalFileSystem) else s3.put if s3.is_s3(filesystem) else _put
     retried("write", url, lambda: put(filesystem, path, data))
 
 
@@ -103,11 +104,19 @@ def read_chunks(url: str, size: int) -> Iterator[bytes]:
 
     Raises:
         FileNotFoundError: there is no such object.
+        TransientStorageError: it is shorter than `size`, or storage stayed away.
     """
     filesystem, path = open_filesystem(url)
+
+    def chunk(start: int, end: int) -> bytes:
+        data: bytes = filesystem.cat_file(path, start=start, end=end)
+        if len(data) != end - start:
+            raise TransientStorageError(f"can't read {url}: storage gave {len(data)} of bytes {start} to {end}; is the file still written?")
+        return data
+
     for start in range(0, size, CHUNK_BYTES):
         end = min(start + CHUNK_BYTES, size)
-        yield retried("read", url, lambda start=start, end=end: filesystem.cat_file(path, start=start, end=end))  # type: ignore[misc]
+        yield retried("read", url, partial(chunk, start, end))
 
 
 def sha256_of(url: str, size: int) -> str:
@@ -128,7 +137,7 @@ def persist(url: str) -> None:
 def remove_tree(url: str) -> None:
     """Remove everything below a URL; nothing there is fine."""
     filesystem, path = open_filesystem(url)
-    remove = local.remove_tree if isinstance(filesystem, LocalFileSystem) else _remove
+    remove = local.remove_tree if isinstance(filesystem, LocalFileSystem) else s3.remove_tree if s3.is_s3(filesystem) else _remove
 
     def attempt() -> None:
         try:
@@ -144,17 +153,11 @@ def _creator_for(filesystem: AbstractFileSystem, url: str) -> Creator:
         return local.create
     if isinstance(filesystem, MemoryFileSystem):
         return memory.create
-    if _is_s3(filesystem):
+    if s3.is_s3(filesystem):
         return s3.create
     raise PermanentStorageError(
         f"can't create {url}: {type(filesystem).__name__} has no conditional create that is known to be safe; use a local path or s3://"
     )
-
-
-def _is_s3(filesystem: AbstractFileSystem) -> bool:
-    """Asked by protocol, so that a local root does not import s3fs."""
-    protocol = filesystem.protocol
-    return "s3" in ((protocol,) if isinstance(protocol, str) else protocol)
 
 
 def _read(filesystem: AbstractFileSystem, path: str) -> bytes:
