@@ -9,8 +9,9 @@ from assets.resolve import Located, Node, Resolved, Resolver
 from assets.snapshots import take_snapshot
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.store import ArtifactStore
+from infra.dispatch.backend import Backend
 from infra.dispatch.dispatcher import Dispatcher, Outcome
-from infra.dispatch.engines.local import LocalBackend
+from infra.dispatch.engines.choice import connect
 from infra.dispatch.job import Job
 from infra.dispatch.messages import Message
 
@@ -34,12 +35,12 @@ class Factory:
         return ArtifactStore(self.profile.storage.root)
 
     @cached_property
-    def dispatcher(self) -> Dispatcher:
-        return self.dispatcher_for(self.store)
+    def backend(self) -> Backend:
+        return connect(self.profile.backend, Path(self.profile.storage.state))
 
-    def dispatcher_for(self, store: ArtifactStore) -> Dispatcher:
-        """A dispatcher on this profile's backend that publishes into another store."""
-        return Dispatcher(store, LocalBackend(Path(self.profile.storage.state)), self.profile.budgets)
+    def dispatcher_of(self, asset: str, store: ArtifactStore | None = None) -> Dispatcher:
+        """The dispatcher of an asset's jobs, with the asset's budgets; into another store if one is given."""
+        return Dispatcher(store or self.store, self.backend, self.profile.budgets_of(asset))
 
     @cached_property
     def resolver(self) -> Resolver:
@@ -69,8 +70,8 @@ class Factory:
             recipe=resolved.recipe,
             payload=resolved.payload,
             address=self.store.address(resolved.node.asset, resolved.node.partition, resolved.recipe),
-            resources=self.profile.resources_of(resolved.stage.pool),
-            timeouts=self.profile.timeouts,
+            resources=self.profile.resources_of(resolved.node.asset, resolved.stage.pool),
+            timeouts=self.profile.timeouts_of(resolved.node.asset),
         )
 
     def run(self, job: Job, on_message: Callable[[Message], None]) -> Outcome:
@@ -83,7 +84,7 @@ class Factory:
 
         self.running = job
         try:
-            outcome = self.dispatcher.run(job, on_message=hear)
+            outcome = self.dispatcher_of(job.asset).run(job, on_message=hear)
         except Exception:  # interrupts are no Exception: after one, the job may still be running
             self.running = None
             raise
@@ -92,7 +93,7 @@ class Factory:
 
     def cancel(self, job: Job) -> None:
         """End what runs of the job, and return once its end is confirmed."""
-        self.dispatcher.cancel(job)
+        self.dispatcher_of(job.asset).cancel(job)
 
 
 def addresses(found: Located) -> str | dict[str, str]:

@@ -7,16 +7,15 @@ in hour three of a run.
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from assets.profile_file import ProfileError, merged, read_profile
 from infra.artifacts.config import ProgramConfig
 from infra.dispatch.budgets import Budgets
+from infra.dispatch.engines.choice import EngineConfig, LocalConfig, refusal
 from infra.dispatch.environment import JAX_ON_CPU
 from infra.dispatch.job import Resources, Timeouts
 from model.config import BranchConfig, EvaluateConfig, PredictionConfig, ReleaseConfig, ScalingConfig, TrainConfig
@@ -41,11 +40,6 @@ from ops.config import (
 Pool = Literal["host", "accelerator"]
 
 KEY = re.compile(r"(?!.*\.\.)[a-z0-9][a-z0-9._-]*")  # commas, bars and dots in a row mean something to Dagster's partition selections
-VARIABLE = re.compile(r"\$\{(?P<name>[A-Z_][A-Z0-9_]*)(:-(?P<default>[^}]*))?\}")  # `${stdlib}` and the like are a source's own
-
-
-class ProfileError(ValueError):
-    """A profile can't be used as it is; the message says which file, which field, and what to do."""
 
 
 class _Section(BaseModel):
@@ -59,12 +53,24 @@ class Storage(_Section):
     state: str
     dagster_home: str
     catalog: str  # SQLAlchemy URL
+    dagster: str | None = None  # PostgreSQL URL of Dagster's runs, events and schedules; by default SQLite in `dagster_home`
     compiled: str  # programs that XLA compiled; may be deleted at any time
 
     @field_validator("root", "state", "dagster_home", "compiled", mode="after")
     @classmethod
     def _is_absolute(cls, location: str) -> str:
         return location if "://" in location else str(Path(location).absolute())
+
+    @field_validator("dagster", mode="after")
+    @classmethod
+    def _is_postgresql(cls, url: str | None) -> str | None:
+        """Dagster's package speaks through psycopg2; for SQLAlchemy a URL without driver means psycopg 3."""
+        if url is None or not url:
+            return None
+        backend, found, rest = url.partition("://")
+        if not found or backend not in ("postgresql", "postgresql+psycopg2"):
+            raise ValueError("write postgresql://user@host:port/database, or leave it out to keep Dagster's records in its home")
+        return f"postgresql+psycopg2://{rest}"
 
 
 class Programs(_Section):
@@ -92,6 +98,36 @@ class Programs(_Section):
     release: ReleaseConfig
 
 
+ASSETS = frozenset({"raw", "ladder", *Programs.model_fields})
+"""Every asset: what `sources` and `ladder` configure, and one per section of `programs`."""
+
+
+class StageSettings(_Section):
+    """What one asset has otherwise than its pool and the profile: only the fields that are written here count."""
+
+    resources: Resources = Resources()
+    timeouts: Timeouts = Timeouts()
+    budgets: Budgets = Budgets()
+
+    @property
+    def has_device(self) -> bool:
+        return "device" in self.resources.model_fields_set
+
+
+class Concurrency(_Section):
+    """How much may go on at once. A run only waits for its job, so it costs some 60 MiB and no core."""
+
+    runs: int = Field(default=2, ge=1, description="runs of Dagster's queue")
+    pools: dict[Pool, int] = Field(default_factory=dict, description="jobs of a pool, over all runs; no limit for a pool left out")
+
+    @field_validator("pools", mode="after")
+    @classmethod
+    def _at_least_one(cls, pools: dict[Pool, int]) -> dict[Pool, int]:
+        if idle := sorted(pool for pool, slots in pools.items() if slots < 1):
+            raise ValueError(f"pool {idle[0]} has no slot, so nothing of it would ever run; give it at least 1")
+        return pools
+
+
 class Profile(_Section):
     """A lineage's whole configuration.
 
@@ -100,13 +136,38 @@ class Profile(_Section):
 
     name: str
     storage: Storage
-    backend: Literal["local"] = "local"
+    backend: EngineConfig = LocalConfig()
     sources: dict[str, SourceSpec] = Field(min_length=1)
     programs: Programs
     ladder: dict[str, dict[str, Any]] = Field(min_length=1)
     pools: dict[Pool, Resources] = Field(default_factory=dict)
+    stages: dict[str, StageSettings] = Field(default_factory=dict)
     budgets: Budgets = Budgets()
     timeouts: Timeouts = Timeouts()
+    concurrency: Concurrency = Concurrency()
+
+    @field_validator("backend", mode="before")
+    @classmethod
+    def _kind_of_a_word(cls, backend: Any) -> Any:
+        return {"kind": backend} if isinstance(backend, str) else backend
+
+    @field_validator("stages", mode="after")
+    @classmethod
+    def _stages_exist(cls, stages: dict[str, StageSettings]) -> dict[str, StageSettings]:
+        if unknown := sorted(stages.keys() - ASSETS):
+            raise ValueError(f"there is no asset {unknown[0]!r}; choose among {', '.join(sorted(ASSETS))}")
+        return stages
+
+    @model_validator(mode="after")
+    def _devices_can_be_placed(self) -> "Profile":
+        where: list[tuple[str, Resources]] = [(f"pools.{pool}", self.pools[pool]) for pool in sorted(self.pools)]
+        where += [
+            (f"stages.{asset}.resources", self.resources_of(asset, "host")) for asset, own in sorted(self.stages.items()) if own.has_device
+        ]
+        for place, resources in where:
+            if why := refusal(self.backend, resources):
+                raise ValueError(f"{place}.device: {why}")
+        return self
 
     @model_validator(mode="after")
     def _keys_are_partition_keys(self) -> "Profile":
@@ -141,15 +202,26 @@ class Profile(_Section):
 
     def cell_config(self, cell: str) -> TrainConfig:
         """The hero's config with the cell's overrides merged in, field by field."""
-        return TrainConfig.model_validate(_merged(self.programs.hero.model_dump(), self.ladder[cell]))
+        return TrainConfig.model_validate(merged(self.programs.hero.model_dump(), self.ladder[cell]))
 
-    def resources_of(self, pool: Pool) -> Resources:
-        """What a pool's jobs run on. Training jobs keep what they compiled, and on a CPU also their memory."""
-        resources = self.pools.get(pool, Resources())
+    def resources_of(self, asset: str, pool: Pool) -> Resources:
+        """What an asset's jobs run on: its pool's resources, and over them its own. What a training job compiles is kept."""
+        resources = _with(self.pools.get(pool, Resources()), self._settings(asset).resources)
         if pool != "accelerator":
             return resources
         on_cpu = {**JAX_ON_CPU, "JAX_PLATFORMS": "cpu"} if resources.target.kind == "cpu" else {}
         return resources.model_copy(update={"env": {"JAX_COMPILATION_CACHE_DIR": self.storage.compiled, **on_cpu, **resources.env}})
+
+    def timeouts_of(self, asset: str) -> Timeouts:
+        """The profile's clocks, and over them the asset's own."""
+        return _with(self.timeouts, self._settings(asset).timeouts)
+
+    def budgets_of(self, asset: str) -> Budgets:
+        """The profile's budgets, and over them the asset's own."""
+        return _with(self.budgets, self._settings(asset).budgets)
+
+    def _settings(self, asset: str) -> StageSettings:
+        return self.stages.get(asset, StageSettings())
 
     @property
     def live_sources(self) -> tuple[str, ...]:
@@ -165,51 +237,20 @@ def active_profile() -> Profile:
 def load_profile(name: str) -> Profile:
     """Load a built-in profile by name, or any by path (a name with a slash or ending in .yaml).
 
-    `${NAME}` and `${NAME:-default}` in its strings are taken from the environment; as in a shell, the default also
-    stands in for an empty value.
-
     Raises:
-        ProfileError: no such profile, not YAML, an unknown key, a value out of range.
+        ProfileError: no such profile, not YAML, an unknown key, a value out of range, a device that its backend can never place.
     """
-    path = Path(name) if "/" in name or name.endswith((".yaml", ".yml")) else _built_in(name)
+    file = read_profile(name)
     try:
-        text = path.read_text()
-    except UnicodeDecodeError:
-        raise ProfileError(f"{path}: not text in UTF-8") from None
-    except OSError as error:
-        raise ProfileError(f"profile {name!r}: can't read {path}: {error.strerror}; built in are {', '.join(_built_in_names())}") from None
-    try:
-        return Profile.model_validate(_substituted(yaml.safe_load(text), path))
-    except yaml.YAMLError as error:
-        raise ProfileError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        return Profile.model_validate(file.values)
     except ValidationError as error:
-        raise ProfileError(f"{path}: {'; '.join(_sentence(dict(item)) for item in error.errors())}") from None
+        raise ProfileError(f"{file.path}: {'; '.join(_sentence(dict(item)) for item in error.errors())}") from None
 
 
-def _built_in(name: str) -> Path:
-    return Path(str(files("orchestration.profiles").joinpath(f"{name}.yaml")))
-
-
-def _built_in_names() -> list[str]:
-    return sorted(path.stem for path in _built_in("demo").parent.glob("*.yaml"))
-
-
-def _substituted(value: Any, path: Path) -> Any:
-    """The value with variables replaced in every string, and so not in comments."""
-    if isinstance(value, Mapping):
-        return {key: _substituted(item, path) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_substituted(item, path) for item in value]
-    return VARIABLE.sub(partial(_variable, path), value) if isinstance(value, str) else value
-
-
-def _variable(path: Path, match: re.Match[str]) -> str:
-    found = os.environ.get(match["name"])
-    if not found and match["default"] is not None:
-        return match["default"]
-    if found is None:
-        raise ProfileError(f"{path}: ${{{match['name']}}} is not set; export {match['name']}, or write ${{{match['name']}:-default}}")
-    return found
+def _with[Model: BaseModel](base: Model, own: Model) -> Model:
+    """`base` with what is written in `own`, field by field; its defaults say nothing."""
+    written = own.model_dump(exclude_unset=True)
+    return type(base).model_validate(merged(base.model_dump(), written)) if written else base
 
 
 def _require_valid(where: str, build: Callable[[], BaseModel]) -> None:
@@ -225,13 +266,8 @@ def _sentence(problem: Mapping[str, Any]) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"{where}: unknown key; check its spelling or remove it"
+    if problem["type"] == "union_tag_invalid":
+        known = ", ".join(sorted(tag.strip("'") for tag in problem["ctx"]["expected_tags"].split(", ")))
+        return f"{where}: {problem['ctx']['tag']!r} is unknown; choose one of {known}"
     what = f"{where}: {problem['msg'].removeprefix('Value error, ')}".removeprefix(": ")
     return what if isinstance(problem["input"], Mapping | BaseModel) else f"{what} (found {str(problem['input'])[:80]!r})"
-
-
-def _merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in overrides.items():
-        below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
-    return merged

@@ -94,12 +94,15 @@ def catalog_rebuild(profile: ProfileOption = None) -> None:
 
 
 @app.command()
-def doctor(profile: ProfileOption = None) -> None:
-    """Check a profile end to end: write, conditional write, a hello job, read back; say what to fix."""
+def doctor(
+    profile: ProfileOption = None,
+    wait_s: Annotated[float, typer.Option(min=1, help="Seconds that the hello jobs may take, queues included.")] = 300,
+) -> None:
+    """Check a profile end to end: storage, databases, engine, and a hello job on every device; say what to fix."""
     with _profile(profile):
         from orchestration.doctor import examine
 
-        examine(console)
+        examine(console, wait_s)
 
 
 @contextmanager
@@ -110,7 +113,7 @@ def _profile(name: str | None) -> Iterator[None]:
     """
     if name:
         os.environ["SEAWAY_PROFILE"] = name
-    from assets.profile import ProfileError
+    from assets.profile_file import ProfileError
     from infra.artifacts.store import CorruptArtifactError
     from infra.dispatch.outcome import JobCancelled, JobFailed
     from ops.crawl.listing import SourceError

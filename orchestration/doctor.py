@@ -1,4 +1,4 @@
-"""`seaway doctor`: does this profile work on this machine, from the first write to a finished job?"""
+"""`seaway doctor`: does this profile work, from the first write to a finished job on every device it names?"""
 
 import platform
 import shutil
@@ -9,57 +9,71 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 from rich.markup import escape
+from sqlalchemy import make_url
 
 from assets.partitions import PROFILE
-from infra.artifacts.recipe import payload_of, recipe_of
-from infra.artifacts.store import ArtifactStore
-from infra.dispatch.dispatcher import JobFailed
-from infra.dispatch.job import Job
+from infra.catalog.catalog import Catalog
+from infra.catalog.engine import CatalogError
+from infra.dispatch.backend import EngineUnavailable
+from infra.dispatch.outcome import JobFailed
 from infra.storage.objects import create_exclusive, read_or_none, remove_tree, replace
 from ops.crawl.listing import SourceError
 from ops.decontaminate.evaluations import EvaluationError
 from ops.decontaminate.evaluations import observe as observe_evaluation
-from ops.hello import HelloConfig
 from ops.observe import observe
 from orchestration.definitions import FACTORY
-from orchestration.errors import UnwellError
-from orchestration.instance import prepare_home
+from orchestration.errors import CommandError, UnwellError
+from orchestration.hello import require_answer, say_hello, targets_of
+from orchestration.instance import open_instance, where_records_lie
+from orchestration.slots import held_by_the_dead
 
 GIB = 1024**3
+Check = Callable[[], str]
+WRONG = (OSError, ValueError, ImportError, EvaluationError, JobFailed, CatalogError, CommandError, EngineUnavailable)
 
 
-def examine(console: Console) -> None:
+def examine(console: Console, wait_s: float) -> None:
     """Run every check, say what each found, and fail if one failed.
+
+    Args:
+        wait_s: how long the hello jobs may take, queues included.
 
     Raises:
         UnwellError: names the checks that failed.
     """
-    checks: dict[str, Callable[[], str]] = {
-        "machine": _machine,
-        "storage": lambda: _storage(PROFILE.storage.root),
-        "sources": _sources,
-        "dagster home": lambda: str(prepare_home(PROFILE)),
-        "hello job": _hello,
-    }
-    failed = []
     console.print(f"profile {PROFILE.name}")
+    failed = _run(console, {"machine": _machine, "storage": _storage, "sources": _sources, "catalog": _catalog})
+    failed += _run(console, {"dagster": _dagster, "pools": _pools})
+    unreachable = _run(console, {f"engine {PROFILE.backend.kind}": lambda: require_answer(FACTORY.backend)})
+    failed += unreachable
+    if not unreachable and "storage" not in failed:
+        with console.status(f"hello jobs on {', '.join(sorted(targets_of(PROFILE)))}"):
+            answers = say_hello(FACTORY, wait_s)
+        failed += _run(console, {f"hello on {device}": answer for device, answer in sorted(answers.items())})
+    if failed:
+        raise UnwellError(f"{', '.join(failed)} failed; mend what the lines above say and run `seaway doctor` again")
+
+
+def _run(console: Console, checks: dict[str, Check]) -> list[str]:
+    """Print a line for each check; the names of those that failed."""
+    failed = []
     for name, check in checks.items():
         try:
             console.print(f"  [green]ok[/green]    {name}: {escape(check())}", soft_wrap=True)
-        except (OSError, ValueError, EvaluationError, JobFailed) as error:
+        except WRONG as error:
             failed.append(name)
             console.print(f"  [red]wrong[/red] {name}: {escape(str(error))}", soft_wrap=True)
-    if failed:
-        raise UnwellError(f"{', '.join(failed)} failed; mend what the lines above say and run `seaway doctor` again")
+    return failed
 
 
 def _machine() -> str:
     return f"Python {platform.python_version()}, {psutil.cpu_count()} cores, {psutil.virtual_memory().total / GIB:.0f} GiB"
 
 
-def _storage(root: str) -> str:
+def _storage() -> str:
     """Write, read back, create twice: the second create must be refused, or two attempts could both win."""
-    folder = f"{root}/.doctor/{uuid.uuid4().hex}"
+    root = PROFILE.storage.root
+    folder = f"{root}/.doctor-{uuid.uuid4().hex}"
     try:
         replace(f"{folder}/plain", b"written")
         if read_or_none(f"{folder}/plain") != b"written":
@@ -67,7 +81,7 @@ def _storage(root: str) -> str:
         if not create_exclusive(f"{folder}/once", b"first") or create_exclusive(f"{folder}/once", b"second"):
             raise OSError(f"{root}: a conditional create does not hold here, so two attempts could both publish; choose another root")
     finally:
-        remove_tree(f"{root}/.doctor")
+        remove_tree(folder)
     free = f", {shutil.disk_usage(root).free / GIB:.0f} GiB free" if Path(root).is_dir() else ""
     return f"{root}: written, read back, conditional create holds{free}"
 
@@ -90,28 +104,28 @@ def _sources() -> str:
     return f"{', '.join(sorted(PROFILE.sources))} can be read"
 
 
-def _hello() -> str:
-    """Send a job to the backend and read its artifact back."""
-    config = HelloConfig(greeting=f"hello {uuid.uuid4().hex}")
-    payload = payload_of("hello", "1", config, {})
-    recipe = recipe_of(payload)
-    root = f"{PROFILE.storage.root}/.doctor"
-    store = ArtifactStore(root)
-    job = Job(
-        asset="hello",
-        partition=None,
-        program="ops.hello:hello",
-        version="1",
-        config=config.model_dump(),
-        inputs={},
-        recipe=recipe,
-        payload=payload,
-        address=store.address("hello", None, recipe),
-        resources=PROFILE.resources_of("host"),
-    )
-    try:
-        outcome = FACTORY.dispatcher_for(store).run(job, on_message=lambda message: None)
-        store.verify(outcome.artifact)
-    finally:
-        remove_tree(root)
-    return f"sent to backend {PROFILE.backend}, published and verified"
+def _catalog() -> str:
+    with Catalog.open(PROFILE.storage.catalog):
+        return f"{make_url(PROFILE.storage.catalog).render_as_string(hide_password=True)} opens, its schema is the newest"
+
+
+def _dagster() -> str:
+    with open_instance(PROFILE) as instance:
+        instance.get_runs(limit=1)
+        return f"records in {where_records_lie(PROFILE)} can be read"
+
+
+def _pools() -> str:
+    """How wide each pool is, and that no slot is held by a run that ended."""
+    with open_instance(PROFILE) as instance:
+        leaked = held_by_the_dead(instance)
+        limits = {limit.name: limit.limit for limit in instance.event_log_storage.get_pool_limits()}
+    if leaked:
+        named = ", ".join(f"{pool} by run {run[:8]}" for pool, run in leaked)
+        raise ValueError(f"slots are held by runs that ended: {named}; start the daemon (`seaway ui`), which frees them within a minute")
+    shown = (f"{pool} {PROFILE.pools[pool].device}, {_slots(limits.get(pool))}" for pool in sorted(PROFILE.pools))
+    return f"{'; '.join(shown)}; {PROFILE.concurrency.runs} runs at once"
+
+
+def _slots(limit: int | None) -> str:
+    return "no limit" if limit is None else f"{limit} slot{'' if limit == 1 else 's'}"

@@ -21,5 +21,9 @@ class UnusableCatalogError(CommandError):
     """The catalog's database can't be opened."""
 
 
+class UnusableInstanceError(CommandError):
+    """Dagster's own storage can't be opened, or is another one than the profile's."""
+
+
 class UnwellError(CommandError):
     """At least one of the doctor's checks failed."""

@@ -6,7 +6,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from sqlalchemy import make_url
-from sqlalchemy.exc import SQLAlchemyError
 
 from assets.partitions import PROFILE
 from assets.plan import Step, make_plan
@@ -77,10 +76,7 @@ def rebuild_catalog(console: Console) -> None:
     try:
         catalog = Catalog.open(PROFILE.storage.catalog)
     except CatalogError as error:
-        raise UnusableCatalogError(str(error)) from error
-    except (SQLAlchemyError, ImportError) as error:
-        what = f"profile {PROFILE.name}: no catalog can be opened at its storage.catalog: {error}"
-        raise UnusableCatalogError(f"{what}; write a SQLAlchemy URL there and install its driver") from error
+        raise UnusableCatalogError(f"profile {PROFILE.name}, storage.catalog: {error}") from error
     with catalog:
         catalog.rebuild(FACTORY.store)
     shown = make_url(PROFILE.storage.catalog).render_as_string(hide_password=True)

@@ -8,8 +8,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 BUSY_TIMEOUT_MS = 60_000  # a writer reads one address from storage under the lock, ~0.5 s on S3: a queue of a hundred must wait, not fail
 WRITERS_LOCK = 7_293_561  # arbitrary, but the same for every Seaway process that shares a PostgreSQL server
@@ -23,9 +23,9 @@ def open_engine(url: str) -> Engine:
     """An engine on a database whose schema is the newest.
 
     Raises:
-        CatalogError: the database can't be opened, or a newer Seaway wrote it.
+        CatalogError: the URL or its driver is wrong, the database can't be opened, or a newer Seaway wrote it.
     """
-    parsed = make_url(url)
+    parsed = _parsed(url)
     shown = parsed.render_as_string(hide_password=True)
     try:
         if parsed.get_backend_name() == "sqlite" and parsed.database:
@@ -34,9 +34,12 @@ def open_engine(url: str) -> Engine:
         if parsed.get_backend_name() == "sqlite":
             _prepare_sqlite(engine)
         _upgrade(engine)
+    except (NoSuchModuleError, ImportError) as error:
+        raise CatalogError(f"can't open the catalog {shown}: {_how_to_get(parsed, error)}") from error
     except (DBAPIError, OSError) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error.strerror or error
-        raise CatalogError(f"can't open the catalog {shown}: {cause}; choose a database that can be written") from error
+        cause = " ".join(str(error.orig if isinstance(error, DBAPIError) else error.strerror or error).split())
+        todo = "choose a database that can be written" if parsed.get_backend_name() == "sqlite" else "start its server or correct the URL"
+        raise CatalogError(f"can't open the catalog {shown}: {cause}; {todo}") from error
     except CommandError as error:
         raise CatalogError(
             f"can't upgrade the catalog {shown}: {error}; a newer Seaway wrote it, so update this one, "
@@ -62,6 +65,25 @@ def migrations() -> Config:
     config.set_main_option("script_location", "infra.catalog:migrations")
     config.set_main_option("path_separator", "os")
     return config
+
+
+def _parsed(url: str) -> URL:
+    """The URL, with the driver that `seaway[postgres]` brings: for SQLAlchemy a bare `postgresql://` means psycopg 3."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        shown = "its URL" if "@" in url else repr(url)  # a password is nobody's business
+        raise CatalogError(
+            f"can't open the catalog: {shown} is none that SQLAlchemy reads; write sqlite:////folder/catalog.sqlite "
+            "or postgresql://user@host:5432/database"
+        ) from None
+    return parsed.set(drivername="postgresql+psycopg2") if parsed.drivername == "postgresql" else parsed
+
+
+def _how_to_get(url: URL, error: Exception) -> str:
+    if url.get_backend_name() == "postgresql":
+        return f"the driver {url.get_driver_name()} is not installed: pip install 'seaway[postgres]', and write postgresql:// there"
+    return f"{error}; Seaway keeps its catalog in SQLite (sqlite:////folder/catalog.sqlite) or PostgreSQL (postgresql://user@host:5432/database)"
 
 
 def _upgrade(engine: Engine) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from assets.profile import ProfileError, load_profile
+from assets.profile import ASSETS, load_profile
+from assets.profile_file import ProfileError
 
 
 def changed(tmp_path: Path, **sections: object) -> str:
@@ -32,8 +33,9 @@ def test_an_unknown_key_is_named_with_its_path(tmp_path: Path):
 
 
 def test_an_unknown_backend_names_the_choices(tmp_path: Path):
-    with pytest.raises(ProfileError, match=r"backend: .*'local'.*found 'slrum'"):
+    with pytest.raises(ProfileError, match=r"backend.*slrum") as refused:
         load_profile(changed(tmp_path, backend="slrum"))
+    assert "local" in str(refused.value)
 
 
 def test_a_ladder_cell_that_does_not_fit_fails_when_the_profile_is_loaded(tmp_path: Path):
@@ -114,8 +116,82 @@ def test_a_cell_is_the_hero_with_its_overrides():
 
 def test_training_on_a_cpu_keeps_its_memory_and_what_it_compiled():
     profile = load_profile("demo")
-    env = profile.resources_of("accelerator").env
+    env = profile.resources_of("hero", "accelerator").env
     assert env["JAX_PLATFORMS"] == "cpu"
     assert env["MALLOC_ARENA_MAX"] == "1"
     assert env["JAX_COMPILATION_CACHE_DIR"] == profile.storage.compiled
-    assert profile.resources_of("host").env == {}
+    assert profile.resources_of("normalized", "host").env == {}
+
+
+def test_a_backend_is_a_word_or_a_section(tmp_path: Path):
+    assert load_profile(changed(tmp_path, backend="local")) == load_profile(changed(tmp_path, backend={"kind": "local"}))
+    with pytest.raises(ProfileError, match=r"backend\S*\.partitoin: unknown key"):
+        load_profile(changed(tmp_path, backend={"kind": "local", "partitoin": "gpu"}))
+
+
+def test_an_asset_has_what_is_written_for_it_and_the_rest_from_its_pool(tmp_path: Path):
+    stages = {
+        "hero": {"resources": {"band": "production", "env": {"A": "1"}}, "timeouts": {"step_s": 7}, "budgets": {"infrastructure": 3}},
+        "raw": {"resources": {"cpus": 1}},
+    }
+    pools = {"host": {"cpus": 2, "band": "batch"}, "accelerator": {"cpus": 4, "preemptible": False, "env": {"B": "2"}}}
+    profile = load_profile(changed(tmp_path, stages=stages, pools=pools, timeouts={"start_grace_s": 600, "step_s": 300}))
+    hero = profile.resources_of("hero", "accelerator")
+    assert (hero.band, hero.cpus, hero.preemptible) == ("production", 4, False)
+    assert {"A": "1", "B": "2"}.items() <= hero.env.items()
+    assert profile.resources_of("cooldown", "accelerator").band == "interactive"
+    assert (profile.resources_of("raw", "host").cpus, profile.resources_of("raw", "host").band) == (1, "batch")
+    assert (profile.timeouts_of("hero").step_s, profile.timeouts_of("hero").start_grace_s) == (7, 600)
+    assert profile.timeouts_of("raw") == profile.timeouts
+    assert profile.budgets_of("hero").infrastructure == 3
+    assert profile.budgets_of("raw") == profile.budgets
+
+
+@pytest.mark.parametrize(
+    ("sections", "answer"),
+    [
+        ({"stages": {"heroo": {}}}, r"stages: there is no asset 'heroo'; choose among baselines, contamination"),
+        ({"stages": {"hero": {"resources": {"devise": "cpu"}}}}, r"stages\.hero\.resources\.devise: unknown key"),
+        (
+            {"stages": {"hero": {"resources": {"device": "h1000x8"}}}},
+            r"stages\.hero\.resources\.device: .*'h1000x8' is unknown; choose cpu",
+        ),
+        (
+            {"stages": {"hero": {"resources": {"band": "urgent"}}}},
+            r"stages\.hero\.resources\.band: .*'production', 'interactive' or 'batch'",
+        ),
+        ({"stages": {"hero": {"timeouts": {"step_s": 0}}}}, r"stages\.hero\.timeouts\.step_s: .*greater than 0"),
+        ({"pools": {"hosts": {}}}, r"pools\.hosts.*'host' or 'accelerator'"),
+        ({"budgets": {"application": -1}}, r"budgets\.application: .*greater than or equal to 0"),
+        ({"concurrency": {"pools": {"host": 0}}}, r"concurrency\.pools: pool host has no slot, so nothing of it would ever run"),
+        ({"concurrency": {"runs": 0}}, r"concurrency\.runs: .*greater than or equal to 1"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_what_is_wrong_with_resources_is_told_with_its_field(tmp_path: Path, sections: dict[str, object], answer: str):
+    with pytest.raises(ProfileError, match=answer):
+        load_profile(changed(tmp_path, **sections))
+
+
+@pytest.mark.parametrize("where", ["stages", "pools"])
+def test_a_device_that_the_backend_can_never_place_is_refused_when_the_profile_is_loaded(tmp_path: Path, where: str):
+    section = {"hero": {"resources": {"device": "h100x64"}}} if where == "stages" else {"accelerator": {"device": "h100x64"}}
+    field = r"stages\.hero\.resources\.device" if where == "stages" else r"pools\.accelerator\.device"
+    with pytest.raises(ProfileError, match=rf"{field}: backend local is one machine and h100x64 is 8 hosts; choose a smaller device"):
+        load_profile(changed(tmp_path, **{where: section}))
+
+
+def test_the_assets_that_a_profile_may_name_are_those_of_the_lineage():
+    import orchestration.definitions  # noqa: F401 - the lineage is filled as it loads
+    from assets.lineage import STAGES
+
+    assert set(STAGES) == ASSETS
+
+
+def test_dagsters_storage_is_postgresql_through_the_driver_that_its_package_brings(tmp_path: Path):
+    storage = load_profile("demo").storage.model_dump()
+    profile = load_profile(changed(tmp_path, storage={**storage, "dagster": "postgresql://ada@db/dagster"}))
+    assert profile.storage.dagster == "postgresql+psycopg2://ada@db/dagster"
+    assert load_profile(changed(tmp_path, storage={**storage, "dagster": ""})).storage.dagster is None
+    with pytest.raises(ProfileError, match=r"storage\.dagster: write postgresql://user@host:port/database, or leave it out"):
+        load_profile(changed(tmp_path, storage={**storage, "dagster": "mysql://here"}))

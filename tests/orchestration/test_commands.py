@@ -41,7 +41,7 @@ def test_a_node_that_does_not_exist_is_answered_with_those_that_do(typed: str, a
     [
         (("replay", "nosuch"), "the lineage has no asset 'nosuch'"),
         (("artifacts", "nosuch"), "the lineage has no asset 'nosuch'"),
-        (("catalog", "rebuild"), "write a SQLAlchemy URL there"),
+        (("catalog", "rebuild"), "profile tiny, storage.catalog: can't open the catalog nosuchsql://here"),
         (("ui", "--port", "99999"), "99999 is not in the range 1<=x<=65535"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
