@@ -1,0 +1,313 @@
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from pydantic import ValidationError
+
+from infra.serving.broker import Broker, Diverged, Lease, QueueFull, Request
+from infra.serving.limits import ServingLimits
+
+
+@dataclass
+class Clock:
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def brokered(clock: Clock, **limits: float) -> Broker:
+    return Broker(ServingLimits(**{"engine_s": 5, "lease_s": 8, "request_s": 60, "poll_s": 1, "silence_s": 3, **limits}), clock=clock)
+
+
+def test_requests_are_leased_in_the_order_of_their_arrival():
+    broker = brokered(Clock())
+    sent = [broker.submit({"n": n}).id for n in range(5)]
+    leased = [broker.lease("w") for _ in range(6)]
+    assert [lease.request_id for lease in leased if lease] == sent
+    assert leased[-1] is None
+
+
+def test_a_late_answer_is_dropped_and_the_next_workers_stands():
+    clock = Clock()
+    broker = brokered(clock)
+    request = broker.submit({})
+    slow = broker.lease("slow")
+    clock.now_s = 8.0
+    quick = broker.lease("quick")
+    assert slow is not None
+    assert quick is not None
+    assert not broker.answer(slow.id, {"text": "late"})
+    assert broker.answer(quick.id, {"text": "in time"})
+    assert not broker.answer(quick.id, {"text": "twice"})
+    assert request.answer == {"text": "in time"}
+    assert (broker.counters.late, broker.counters.expired) == (2, 1)
+
+
+def test_a_silent_worker_loses_its_requests_long_before_their_leases_end():
+    clock = Clock()
+    broker = brokered(clock)
+    request = broker.submit({})
+    broker.lease("dies")
+    clock.now_s = 3.0
+    again = broker.lease("lives")
+    assert again is not None
+    assert again.request_id == request.id
+    assert request.failures == ["worker dies fell silent"]
+
+
+def test_what_comes_back_keeps_its_place():
+    broker = brokered(Clock())
+    first, second = broker.submit({}), broker.submit({})
+    lease = broker.lease("w")
+    assert lease is not None
+    broker.fail(lease.id, "engine crashed")
+    order = [broker.lease("w"), broker.lease("w")]
+    assert [found.request_id for found in order if found] == [first.id, second.id]
+
+
+def test_a_poison_request_is_a_dead_letter_with_its_reasons():
+    broker = brokered(Clock(), attempts=2)
+    request = broker.submit({})
+    for number in range(2):
+        lease = broker.lease("w")
+        assert lease is not None
+        broker.fail(lease.id, f"crash {number}")
+    assert request.settled == "dead_letter"
+    assert request.failures == ["crash 0", "crash 1"]
+    assert broker.lease("w") is None
+
+
+def test_a_full_queue_says_when_to_come_back():
+    broker = brokered(Clock(), pending=2)
+    broker.submit({})
+    broker.submit({})
+    with pytest.raises(QueueFull, match="come back in 5 s"):
+        broker.submit({})
+    broker.lease("w")
+    broker.submit({})
+
+
+def test_an_abandoned_request_is_never_leased_and_its_answer_is_late():
+    broker = brokered(Clock())
+    waiting, leased = broker.submit({}), broker.submit({})
+    broker.abandon(waiting)
+    lease = broker.lease("w")
+    assert lease is not None
+    assert lease.request_id == leased.id
+    broker.abandon(leased)
+    assert not broker.answer(lease.id, {})
+    assert (broker.waiting, broker.leased) == (0, 0)
+
+
+def test_a_leaving_worker_finishes_what_it_has_and_gets_nothing_new():
+    broker = brokered(Clock())
+    request, other = broker.submit({}), broker.submit({})
+    lease = broker.lease("leaves")
+    broker.drain("leaves")
+    assert broker.lease("leaves") is None
+    assert lease is not None
+    assert broker.answer(lease.id, {})
+    assert request.settled == "answered"
+    broker.leave("leaves")
+    assert broker.lease("stays").request_id == other.id  # type: ignore[union-attr]
+
+
+def test_leaving_is_not_held_against_a_request():
+    broker = brokered(Clock(), attempts=1)
+    request = broker.submit({})
+    broker.lease("leaves")
+    broker.leave("leaves")
+    assert request.failures == []
+    assert broker.lease("stays") is not None
+
+
+def test_a_second_attempt_repeats_what_the_client_has_and_goes_on():
+    clock = Clock()
+    broker = brokered(clock)
+    request = broker.submit({})
+    first = broker.lease("dies")
+    assert first is not None
+    broker.say(first.id, 0, "the ")
+    clock.now_s = 4.0
+    second = broker.lease("lives")
+    assert second is not None
+    assert not broker.say(first.id, 1, "late")
+    assert broker.say(second.id, 0, "the ")
+    assert broker.say(second.id, 1, "tide")
+    assert request.said == ["the ", "tide"]
+
+
+def test_an_attempt_that_says_something_else_ends_the_request():
+    clock = Clock()
+    broker = brokered(clock)
+    request = broker.submit({})
+    first = broker.lease("dies")
+    assert first is not None
+    broker.say(first.id, 0, "the ")
+    clock.now_s = 4.0
+    second = broker.lease("lives")
+    assert second is not None
+    with pytest.raises(Diverged, match="was 'the ' and is now 'a '"):
+        broker.say(second.id, 0, "a ")
+    assert request.settled == "dead_letter"
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ({"engine_s": 10, "lease_s": 10}, "engine_s = 10 must be less than lease_s = 10"),
+        ({"lease_s": 9000, "request_s": 8000}, "lease_s = 9000 must be less than request_s = 8000"),
+        ({"poll_s": 2, "silence_s": 4}, "silence_s = 4 must be more than twice poll_s = 2"),
+    ],
+)
+def test_clocks_out_of_order_are_refused_before_anything_starts(limits: dict[str, float], sentence: str):
+    with pytest.raises(ValidationError, match=sentence):
+        ServingLimits(**limits)
+
+
+@dataclass
+class Worker:
+    name: str
+    lease: Lease | None = None
+    busy_until_s: float = 0.0
+
+
+@dataclass
+class Fleet:
+    """Workers that are slow, crash, and are killed every second, around one broker and one clock."""
+
+    broker: Broker
+    clock: Clock
+    random: random.Random
+    workers: list[Worker] = field(default_factory=list)
+    born: int = 0
+    idle_while_waiting_s: float = 0.0
+
+    def step(self, seconds: float) -> None:
+        self.clock.now_s += seconds
+        while len(self.workers) < 8:
+            self.born += 1
+            self.workers.append(Worker(f"w{self.born}"))
+        if self.random.random() < seconds:  # one is killed every second
+            self.workers.pop(self.random.randrange(len(self.workers)))
+        self.broker.tick()
+        waiting_before = self.broker.waiting
+        for worker in self.workers:
+            self.broker.hear(worker.name)
+            if worker.lease is not None and self.clock.now_s >= worker.busy_until_s:
+                self._finish(worker, worker.lease)
+            if worker.lease is None and (lease := self.broker.lease(worker.name)) is not None:
+                worker.lease = lease
+                worker.busy_until_s = self.clock.now_s + (20.0 if lease.body["slow"] else self.random.uniform(0, 0.5))
+        idle = any(worker.lease is None for worker in self.workers)
+        self.idle_while_waiting_s = self.idle_while_waiting_s + seconds if waiting_before and self.broker.waiting and idle else 0.0
+        assert self.idle_while_waiting_s <= 2.0
+
+    def _finish(self, worker: Worker, lease: Lease) -> None:
+        worker.lease = None
+        if lease.body["poison"]:
+            self.broker.fail(lease.id, "engine crashed")
+        else:
+            self.broker.answer(lease.id, {"n": lease.body["n"]})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ten_thousand_requests_get_one_answer_or_one_dead_letter_each(seed: int):
+    clock, draw = Clock(), random.Random(seed)
+    broker = brokered(clock, attempts=4)
+    settled: Counter[str] = Counter()
+    broker._on_change = lambda request: settled.update([request.id])
+    fleet, requests = Fleet(broker, clock, draw), list[Request]()
+    while len(requests) < 10_000 or broker.waiting or broker.leased:
+        while len(requests) < 10_000 and broker.waiting < broker.limits.pending:
+            body = {"n": len(requests), "slow": draw.random() < 0.002, "poison": draw.random() < 0.002}
+            requests.append(broker.submit(body))
+        fleet.step(0.05)
+        assert clock.now_s < 10_000, "the queue drains"
+    assert all(settled[request.id] == 1 for request in requests)
+    for request in requests:
+        if request.settled == "answered":
+            assert request.answer == {"n": request.body["n"]}
+        else:
+            assert request.settled == "dead_letter"
+            assert len(request.failures) == 4
+    assert all(request.settled == "dead_letter" for request in requests if request.body["poison"] or request.body["slow"])
+    counters = broker.counters
+    assert counters.submitted == counters.answered + counters.dead_letters == 10_000
+    assert counters.dead_letters < 100
+
+
+class BrokerMachine(RuleBasedStateMachine):
+    """Whatever clients, workers and time do, every request is in exactly one place and settled at most once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.broker = brokered(self.clock, pending=6, attempts=2)
+        self.settled: Counter[str] = Counter()
+        self.broker._on_change = lambda request: self.settled.update([request.id] if request.settled else [])
+        self.requests: list[Request] = []
+        self.leases: list[Lease] = []
+
+    @rule()
+    def submit(self) -> None:
+        full = self.broker.waiting >= 6
+        try:
+            self.requests.append(self.broker.submit({"n": len(self.requests)}))
+        except QueueFull:
+            assert full
+
+    @rule(worker=st.sampled_from("abc"))
+    def lease(self, worker: str) -> None:
+        if (lease := self.broker.lease(worker)) is not None:
+            self.leases.append(lease)
+
+    @rule(which=st.integers(0, 30))
+    def answer(self, which: int) -> None:
+        if self.leases:
+            lease = self.leases[which % len(self.leases)]
+            accepted = self.broker.answer(lease.id, {"by": lease.id})
+            request = next(request for request in self.requests if request.id == lease.request_id)
+            assert not accepted or request.answer == {"by": lease.id}
+
+    @rule(which=st.integers(0, 30))
+    def fail(self, which: int) -> None:
+        if self.leases:
+            self.broker.fail(self.leases[which % len(self.leases)].id, "no")
+
+    @rule(which=st.integers(0, 30))
+    def abandon(self, which: int) -> None:
+        if self.requests:
+            self.broker.abandon(self.requests[which % len(self.requests)])
+
+    @rule(worker=st.sampled_from("abc"))
+    def leave(self, worker: str) -> None:
+        self.broker.leave(worker)
+
+    @rule(seconds=st.sampled_from([0.5, 2.9, 3.0, 8.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.now_s += seconds
+        self.broker.tick()
+
+    @invariant()
+    def everything_is_in_one_place(self) -> None:
+        counters = self.broker.counters
+        assert counters.submitted == len(self.requests)
+        settled = counters.answered + counters.dead_letters + counters.abandoned
+        assert counters.submitted == self.broker.waiting + self.broker.leased + settled
+        assert all(count == 1 for count in self.settled.values())
+        assert sum(request.settled is not None for request in self.requests) == settled
+
+    @invariant()
+    def the_next_deadline_is_never_late(self) -> None:
+        deadline_s = self.broker.next_deadline_s()
+        assert (deadline_s is None) == (self.broker.leased == 0)
+
+
+BrokerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBroker = BrokerMachine.TestCase
