@@ -17,6 +17,8 @@ import dagster as dg
 from assets.factory import Factory, how_to_materialize
 from assets.lineage import STAGES, ConfigOf, Edge, Stage
 from assets.profile import Pool
+from assets.resolve import Resolved
+from assets.wanted import remember_who_wants
 from infra.artifacts.artifact import Artifact
 from infra.dispatch.messages import Message
 from infra.dispatch.outcome import JobCancelled, JobFailed, Outcome
@@ -156,7 +158,10 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
         missing = list(dict.fromkeys(resolved.waiting_for))
         named = f"{', '.join(map(str, missing))} {'is' if len(missing) == 1 else 'are'} not published for this profile"
         raise dg.Failure(f"{resolved.node} can't be built: {named}; {how_to_materialize(missing)}", allow_retries=False)
+    if resolved.artifact is not None:
+        return _told(context, resolved, Outcome(resolved.artifact, "reused", 0, 0.0))
     job = factory.job(resolved)
+    remember_who_wants(context.instance, job.address, context.run.run_id)
 
     def log(message: Message) -> None:
         context.log.log(message.level, message.text)
@@ -174,6 +179,10 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
         else:
             context.log.warning(f"interrupted, and nobody asked for an end: {job.title} runs on, and the next run attaches to it")
         raise
+    return _told(context, resolved, outcome)
+
+
+def _told(context: dg.AssetExecutionContext, resolved: Resolved, outcome: Outcome) -> Outcome:
     context.log.info(f"{resolved.node}: {outcome.how}, {outcome.artifact.digest[:16]} at {outcome.artifact.url}")
     return outcome
 
