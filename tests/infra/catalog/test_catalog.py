@@ -1,14 +1,13 @@
 """The catalog answers from storage's truth, and can be thrown away."""
 
 import shutil
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, select
+from sqlalchemy import create_engine, select, text
 
 from infra.artifacts.journal import Decision, Observation, append
 from infra.artifacts.store import ArtifactStore, CorruptArtifactError
@@ -17,16 +16,12 @@ from infra.catalog.records import CatalogArtifact, Relative
 from infra.catalog.tables import Table
 from infra.storage.objects import replace
 from tests.infra.artifacts.builders import begin, published
+from tests.infra.catalog.postgres_server import Server
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(str(tmp_path / "root"))
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/catalog/catalog.db"
 
 
 @pytest.fixture
@@ -55,7 +50,9 @@ def assets(found: list[Relative]) -> list[tuple[int, str, str | None]]:
     return sorted((relative.distance, *key) for relative in found for key in keys(list(relative.artifacts)))
 
 
-def test_a_rebuilt_catalog_equals_one_that_was_filled_as_things_happened(store: ArtifactStore, tmp_path: Path, url: str) -> None:
+def test_a_rebuilt_catalog_equals_one_that_was_filled_as_things_happened(
+    store: ArtifactStore, new_url: Callable[[], str], url: str
+) -> None:
     with Catalog.open(url) as grown:
         raw = published(store, "raw", "web")
         grown.record(store, "raw", "web", raw.manifest.recipe)
@@ -77,7 +74,7 @@ def test_a_rebuilt_catalog_equals_one_that_was_filled_as_things_happened(store: 
         ):
             append(store.root, entry)
             grown.record_entry(entry)
-    rebuilt_url = f"sqlite:///{tmp_path}/rebuilt.db"
+    rebuilt_url = new_url()
     with Catalog.open(rebuilt_url) as rebuilt:
         counts = rebuilt.rebuild(store)
     assert (counts.artifacts, counts.attempts, counts.observations, counts.decisions) == (3, 5, 2, 1)
@@ -227,10 +224,28 @@ def test_recorders_and_rebuilds_at_once_lose_nothing(store: ArtifactStore, url: 
 def test_readers_are_not_kept_waiting_by_a_writer(catalog: Catalog, store: ArtifactStore, url: str) -> None:
     published(store, "raw", "web")
     catalog.rebuild(store)
-    other = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    other.execute("DELETE FROM attempts")
-    assert keys(catalog.by_asset("raw")) == [("raw", "web")]
-    assert len(catalog.attempts("raw")) == 1
-    other.execute("ROLLBACK")
-    other.close()
+    engine = create_engine(url)
+    with engine.connect() as other:
+        other.execute(text("DELETE FROM attempts"))
+        assert keys(catalog.by_asset("raw")) == [("raw", "web")]
+        assert len(catalog.attempts("raw")) == 1
+        other.rollback()
+    engine.dispose()
+
+
+@pytest.mark.postgres
+def test_both_databases_hold_equal_rows(store: ArtifactStore, tmp_path: Path, postgres: Server) -> None:
+    """Everything that storage can hold, indexed into both from the same root."""
+    raw = published(store, "raw", "web")
+    published(store, "normalized", "web", inputs={"raw": raw.digest})
+    lost, _ = begin(store, store.address("hero", None, "0123456789abcdef"))
+    lost.end("stalled", {"exit_code": 124, "what": "é\n"})
+    append(store.root, Observation(digest=raw.digest, name="curve", value=[1, {"é": 2.5}, None], by="bench"))
+    append(store.root, Decision(digest=raw.digest, name="promote", outcome="no", reason="too small", by="ada"))
+    urls = f"sqlite:///{tmp_path}/catalog.db", postgres.new_database()
+    for url in urls:
+        with Catalog.open(url) as catalog:
+            catalog.rebuild(store)
+    sqlite_rows, postgres_rows = rows(urls[0]), rows(urls[1].replace("postgresql://", "postgresql+psycopg2://"))
+    assert postgres_rows == sqlite_rows
+    assert all(sqlite_rows.values()), "every table has rows to compare"

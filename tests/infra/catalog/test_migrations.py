@@ -21,8 +21,8 @@ from infra.catalog.engine import CatalogError, migrations, open_engine, writing
 from infra.catalog.tables import Table
 
 
-def test_migrations_give_exactly_the_models_tables(tmp_path: Path) -> None:
-    engine = open_engine(f"sqlite:///{tmp_path}/catalog.db")
+def test_migrations_give_exactly_the_models_tables(url: str) -> None:
+    engine = open_engine(url)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, Table.metadata) == []
@@ -30,8 +30,8 @@ def test_migrations_give_exactly_the_models_tables(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_every_migration_can_be_taken_back(tmp_path: Path) -> None:
-    engine = open_engine(f"sqlite:///{tmp_path}/catalog.db")
+def test_every_migration_can_be_taken_back(url: str) -> None:
+    engine = open_engine(url)
     config = migrations()
     with writing(engine).begin() as connection:
         config.attributes["connection"] = connection
@@ -39,7 +39,7 @@ def test_every_migration_can_be_taken_back(tmp_path: Path) -> None:
     with engine.connect() as connection:
         assert inspect(connection).get_table_names() == ["alembic_version"]
     engine.dispose()
-    Catalog.open(f"sqlite:///{tmp_path}/catalog.db").close()
+    Catalog.open(url).close()
 
 
 def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,9 +54,9 @@ def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path, monkeypatc
     Catalog.open(url).close()
 
 
-def test_many_processes_may_open_a_new_catalog_at_once(tmp_path: Path) -> None:
+def test_many_processes_may_open_a_new_catalog_at_once(url: str) -> None:
     def open_it(_: int) -> None:
-        Catalog.open(f"sqlite:///{tmp_path}/catalog.db").close()
+        Catalog.open(url).close()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(open_it, range(8)))
@@ -104,6 +104,32 @@ def test_a_place_that_can_not_hold_a_catalog_is_named(tmp_path: Path) -> None:
     for database in (f"{tmp_path}/file/catalog.db", str(tmp_path)):
         with pytest.raises(CatalogError, match=rf"can't open the catalog sqlite:///{re.escape(database)}: .*; choose a database"):
             Catalog.open(f"sqlite:///{database}")
+
+
+@pytest.mark.parametrize(
+    ("url", "answer"),
+    [
+        ("nosuchsql://here", r"can't open the catalog nosuchsql://here: .*keeps its catalog in SQLite .* or PostgreSQL \(postgresql://"),
+        ("catalog.sqlite", r"can't open the catalog: 'catalog.sqlite' is none that SQLAlchemy reads; write sqlite:////folder"),
+        (
+            "postgresql+asyncpg://ada@db/x",
+            r"the driver asyncpg is not installed: pip install 'seaway\[postgres\]', and write postgresql://",
+        ),
+        ("postgresql://ada:secret@127.0.0.1:1/x", r"ada:\*\*\*@127.0.0.1:1/x: .*refused.*; start its server or correct the URL"),
+        ("mysql://ada@db/x", r"No module named 'MySQLdb'; Seaway keeps its catalog in"),
+    ],
+    ids=["no such dialect", "no URL", "no driver", "no server", "no support"],
+)
+def test_a_url_that_leads_nowhere_is_answered_with_one_that_does(url: str, answer: str) -> None:
+    with pytest.raises(CatalogError, match=answer) as refused:
+        Catalog.open(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_missing_driver_is_answered_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    with pytest.raises(CatalogError, match=r"the driver psycopg2 is not installed: pip install 'seaway\[postgres\]'"):
+        Catalog.open("postgresql://ada@db/x")
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
