@@ -23,7 +23,7 @@ from infra.artifacts.lease import Lease
 from infra.artifacts.manifest import MANIFEST_NAME, PROVENANCE_NAME, FileEntry, Manifest, canonical_json, digest_of
 from infra.artifacts.provenance import Provenance
 from infra.artifacts.recipe import recipe_of
-from infra.artifacts.writer import Progress, Writer, silent
+from infra.artifacts.writer import Progress, Saved, Writer, silent, unheard
 from infra.storage.objects import create_exclusive, list_files, list_names, persist, read_or_none, remove_tree, replace, sha256_of
 
 NO_PARTITION = "_"
@@ -73,14 +73,15 @@ class ArtifactStore:
             )
         return Artifact(address, manifest)
 
-    def writer(self, address: str, attempt_uid: str, progress: Progress = silent) -> Writer:
+    def writer(self, address: str, attempt_uid: str, progress: Progress = silent, saved: Saved = unheard) -> Writer:
         """Where one attempt writes. Make it once per attempt, by the one process that writes the artifact.
 
         Raises:
             ValueError: this very attempt was published already; its files are immutable.
         """
         self._require_unpublished(address, attempt_uid)
-        return Writer(f"{address}/{ATTEMPT_PREFIX}{attempt_uid}", scratch_url=f"{address}/{SCRATCH_FOLDER}", progress=progress)
+        url = f"{address}/{ATTEMPT_PREFIX}{attempt_uid}"
+        return Writer(url, scratch_url=f"{address}/{SCRATCH_FOLDER}", progress=progress, saved=saved)
 
     def clear(self, address: str, attempt_uid: str) -> None:
         """Remove what a killed process of this attempt left, before the attempt is started again under its uid.

@@ -5,7 +5,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -19,7 +19,10 @@ from infra.storage.streams import NewFile, new_file
 
 
 class Progress(Protocol):
-    """Told by a program how far it is. Every call is a heartbeat: it says that work was *done*."""
+    """Told by a program how far it is. Every call is a heartbeat: it says that work was *done*.
+
+    What takes long in one piece (a large checkpoint) reports after each part of it, with the same `done`.
+    """
 
     def __call__(self, done: int, total: int | None, unit: str, **measures: float) -> None: ...
 
@@ -28,18 +31,29 @@ def silent(done: int, total: int | None, unit: str, **measures: float) -> None:
     """Progress that nobody listens to."""
 
 
+Saved = Callable[[], None]
+
+
+def unheard() -> None:
+    """A checkpoint that nobody is told of."""
+
+
 class Writer:
     """Writes the files of one attempt under `url`; knows each one's size and hash when it is closed.
 
     A name may contain folders (`train/part-00000.parquet`); a part that starts with a dot is metadata
     and refused. `scratch_url` is a directory that outlives the attempt: checkpoints of the same recipe
     lie there, and never enter the artifact.
+
+    A program calls `saved` after it has *committed* a checkpoint that is further than the one it began from: an
+    infrastructure loss after that is a warm restart and costs the job nothing.
     """
 
-    def __init__(self, url: str, *, scratch_url: str, progress: Progress = silent) -> None:
+    def __init__(self, url: str, *, scratch_url: str, progress: Progress = silent, saved: Saved = unheard) -> None:
         self.url = url
         self.scratch_url = scratch_url
         self.progress = progress
+        self.saved = saved
         self._filesystem, self._path = open_filesystem(url)
         self._files: dict[str, FileEntry] = {}
 
@@ -93,6 +107,17 @@ class Writer:
         """Write a value as indented JSON with sorted keys."""
         with self.open(name) as stream:
             stream.write(json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+
+    def _create(self, path: str) -> IO[bytes]:
+        self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        return self._filesystem.open(path, "wb")  # type: ignore[no-any-return]
+
+
+class DiscardingWriter(Writer):
+    """The writer of a gang's other ranks: it takes the same names and bytes as rank 0's and keeps none."""
+
+    def _create(self, path: str) -> IO[bytes]:
+        return open(os.devnull, "wb")
 
 
 class _HashingStream(io.RawIOBase):

@@ -15,7 +15,8 @@ class Budgets(BaseModel):
     """How much may go wrong before a person is asked.
 
     A preemption, a lost node or a crash costs infrastructure; an exception costs application. Losing a job that
-    never started is free, but an engine that starts nothing for long is reported.
+    never started is free, but an engine that starts nothing for long is reported. Free, too, is an infrastructure
+    loss after a checkpoint was committed: the next attempt goes on from there, so each such restart has made progress.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,7 +62,7 @@ def decide(history: Sequence[End], budgets: Budgets) -> Decision:
     if not COSTS[last.ending].may_retry:
         return GiveUp(why="another attempt would end the same way" if last.ending is not Ending.CANCELLED else "it was cancelled")
     for budget, limit in ((Budget.APPLICATION, budgets.application), (Budget.INFRASTRUCTURE, budgets.infrastructure)):
-        spent = sum(COSTS[end.ending].budget is budget for end in history)
+        spent = sum(COSTS[end.ending].budget is budget and not is_warm(end) for end in history)
         if spent > limit:
             return GiveUp(why=f"{_count(spent, budget.value + ' failure')} used up the budget of {limit}")
     if (unstarted := _run_length(history, Ending.NEVER_STARTED)) >= budgets.never_started_in_a_row:
@@ -71,18 +72,27 @@ def decide(history: Sequence[End], budgets: Budgets) -> Decision:
     return Retry(after_s=_backoff_s(history, budgets))
 
 
+def is_warm(end: End) -> bool:
+    """Whether what follows this end is a warm restart: infrastructure was lost after a checkpoint was committed."""
+    return COSTS[end.ending].budget is Budget.INFRASTRUCTURE and end.saved > 0
+
+
 def _run_length(history: Sequence[End], ending: Ending) -> int:
     return sum(1 for _ in takewhile(lambda end: end.ending is ending, reversed(history)))
 
 
 def _early_crashes(history: Sequence[End]) -> int:
-    return sum(1 for _ in takewhile(lambda end: COSTS[end.ending].self_inflicted and end.steps == 0, reversed(history)))
+    return sum(1 for _ in takewhile(lambda end: COSTS[end.ending].self_inflicted and not _advanced(end), reversed(history)))
 
 
 def _backoff_s(history: Sequence[End], budgets: Budgets) -> float:
     """None after a loss that followed progress, or after a first one; then doubling."""
-    losses = sum(1 for _ in takewhile(lambda end: end.steps == 0 and end.ending is not Ending.LEASE_LOST, reversed(history)))
+    losses = sum(1 for _ in takewhile(lambda end: not _advanced(end) and end.ending is not Ending.LEASE_LOST, reversed(history)))
     return 0.0 if losses < 2 else min(MAX_BACKOFF_S, budgets.backoff_s * 2.0 ** min(losses - 2, 16))
+
+
+def _advanced(end: End) -> bool:
+    return end.steps > 0 or end.saved > 0
 
 
 def _count(number: int, noun: str) -> str:

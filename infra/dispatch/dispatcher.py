@@ -16,6 +16,7 @@ from infra.artifacts.store import ATTEMPT_PREFIX, ArtifactStore
 from infra.dispatch.backend import Backend, EngineUnavailable, Handle, JobRejected
 from infra.dispatch.budgets import Budgets, GiveUp
 from infra.dispatch.endings import End, Ending
+from infra.dispatch.gang import has_saved
 from infra.dispatch.job import Attempt, Job, attempt_directory, is_cancelled, job_id, mark_cancelled
 from infra.dispatch.messages import Message, MessageReader, messages_url
 from infra.dispatch.outcome import JobCancelled, JobDetached, JobFailed, Outcome
@@ -25,7 +26,8 @@ from infra.storage.errors import StorageError, TransientStorageError
 __all__ = ["Dispatcher", "JobCancelled", "JobDetached", "JobFailed", "Message", "Outcome"]
 
 FIRST_POLL_S = 0.02  # polls slow down from here with the age of the job: a short one isn't kept waiting
-_UNEXPLAINED = (Ending.SUPERVISOR_LOST, Ending.NEVER_STARTED, Ending.PREEMPTED, Ending.NODE_LOST)
+VISIBILITY_S = 60.0  # NFS may deny a file that another host just made for as long as it caches a folder (acdirmax)
+_UNEXPLAINED = (Ending.SUPERVISOR_LOST, Ending.NEVER_STARTED, Ending.PREEMPTED, Ending.NODE_LOST, Ending.PEER_LOST)
 
 Interruption = Literal["cancel", "detach"] | None
 
@@ -141,6 +143,7 @@ class _Run:
         self._claimed: set[str] = set()
         self._ends: dict[str, End] = {}
         self._paused_after = 0
+        self._unseen_since_s: dict[str, float] = {}
 
     def to_the_end(self) -> Outcome:
         started_s = self._dispatcher.clock()
@@ -151,6 +154,9 @@ class _Run:
             artifact = self._published()  # after the records: whoever ended as succeeded had published before
             if artifact is None:
                 since = last_of_earlier_runs(records) if since is None else since
+                if self._may_become_visible(records, since):
+                    self._pause(self._dispatcher.poll_interval_s, None)
+                    continue
                 self._act(View(records, since, self._silent_s(records)))
         if self._ends:
             self._sweep()
@@ -158,6 +164,13 @@ class _Run:
 
     def _published(self) -> Artifact | None:
         return self._dispatcher.patiently(lambda: self._dispatcher.store.open_at(self._job.address))
+
+    def _may_become_visible(self, records: list[AttemptRecord], since: int) -> bool:
+        """Whether the last attempt of this run says that it published, so recently that storage may not show it yet."""
+        if not records or records[-1].token <= since or records[-1].ended != Ending.SUCCEEDED.value:
+            return False
+        now_s = self._dispatcher.clock()
+        return now_s - self._unseen_since_s.setdefault(records[-1].uid, now_s) < VISIBILITY_S
 
     def _sweep(self) -> None:
         """Remove what lost attempts wrote, and the scratch space, unless one of them may still be writing.
@@ -234,9 +247,11 @@ class _Run:
 
     def _conclude(self, attempt: Attempt, end: End) -> None:
         """Record the end if the supervisor could not, and that somebody wanted it if somebody did."""
-        number = attempt.number
+        number, directory = attempt.number, attempt_directory(self._job.address, attempt.number)
         if end.ending in _UNEXPLAINED and self._dispatcher.patiently(lambda: is_cancelled(self._job.address, number)):
             end = end.model_copy(update={"ending": Ending.CANCELLED, "what": "it was cancelled"})
+        if end.ending in _UNEXPLAINED and not end.saved and self._dispatcher.patiently(lambda: has_saved(directory)):
+            end = end.model_copy(update={"saved": 1})  # whoever could count them is dead
         self._ends[attempt.uid] = end
         self._dispatcher.record_end(self._job, attempt, end)
 

@@ -26,6 +26,8 @@ class Ending(StrEnum):
     SUPERVISOR_LOST = "supervisor_lost"
     PREEMPTED = "preempted"
     NODE_LOST = "node_lost"
+    PEER_LOST = "peer_lost"
+    RENDEZVOUS_FAILED = "rendezvous_failed"
     LEASE_LOST = "lease_lost"
     NEVER_STARTED = "never_started"
     UNSCHEDULABLE = "unschedulable"
@@ -77,6 +79,11 @@ COSTS: Mapping[Ending, Cost] = MappingProxyType(
         Ending.SUPERVISOR_LOST: Cost(Budget.INFRASTRUCTURE, True, False, "look who killed the job's supervisor"),
         Ending.PREEMPTED: Cost(Budget.INFRASTRUCTURE, True, False, "raise the job's band if this happens often"),
         Ending.NODE_LOST: Cost(Budget.INFRASTRUCTURE, True, False, "look at the node"),
+        # A symptom: what its own rank or host shows is the loss of another.
+        Ending.PEER_LOST: Cost(Budget.INFRASTRUCTURE, True, True, "look at the log of the rank or host that fell first"),
+        Ending.RENDEZVOUS_FAILED: Cost(
+            Budget.INFRASTRUCTURE, True, True, "look at rank 0's log, and whether the gang's hosts reach each other (SEAWAY_HOST_ADDRESS)"
+        ),
         Ending.LEASE_LOST: Cost(Budget.NONE, True, False, "nothing to do: another attempt builds the same artifact"),
         Ending.NEVER_STARTED: Cost(Budget.NONE, True, False, "look at the engine: it took the job and didn't start it"),
         Ending.UNSCHEDULABLE: Cost(Budget.NONE, False, False, "ask for resources that this backend has"),
@@ -89,11 +96,13 @@ EXIT_CODES: Mapping[Ending, int] = MappingProxyType(
     {
         Ending.SUCCEEDED: 0,
         Ending.APPLICATION_ERROR: 1,
+        Ending.RENDEZVOUS_FAILED: 68,
         Ending.STORAGE_AWAY: 69,
         Ending.UNPUBLISHED: 70,
         Ending.OUT_OF_MEMORY: 71,
         Ending.STORAGE_REFUSED: 74,
         Ending.LEASE_LOST: 75,
+        Ending.PEER_LOST: 76,
         Ending.INVALID_CONFIG: 78,
         Ending.TIMED_OUT: 123,
         Ending.STALLED: 124,
@@ -108,6 +117,19 @@ _BY_CODE = {code: ending for ending, code in EXIT_CODES.items()}
 
 class PoisonedDeviceError(RuntimeError):
     """Raised by a program whose accelerator can't be used any more by this process; a fresh process may."""
+
+
+def is_symptom(ending: Ending) -> bool:
+    """Whether a rank or host that ends so has only felt the loss of another."""
+    return ending is Ending.PEER_LOST
+
+
+def severity(ending: Ending) -> tuple[bool, bool]:
+    """A key that sorts the likely cause first, of ends that came together.
+
+    An exception may be a program's answer to the loss of a peer; a kill, a stall or a lost node is never an answer.
+    """
+    return is_symptom(ending), COSTS[ending].budget is not Budget.INFRASTRUCTURE
 
 
 def ending_of(returncode: int) -> Ending:
@@ -133,8 +155,10 @@ class End(BaseModel):
     Attributes:
         what: one sentence.
         tail: last lines of the traceback, if the program raised.
-        steps: completed steps that the supervisor heard of.
-        observations: `wall_s`, `cpu_s`, `max_rss_bytes` of the process and of the children it waited for.
+        steps: completed steps that the supervisor heard of; in a gang, those of the rank that made the fewest.
+        saved: committed checkpoints that it heard of; what follows an infrastructure loss goes on from the last one.
+        observations: `wall_s`, `cpu_s`, `max_rss_bytes` of the process and of the children it waited for; in a gang the
+            longest, the sum and the largest over its ranks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -143,6 +167,7 @@ class End(BaseModel):
     what: str
     tail: tuple[str, ...] = ()
     steps: int = 0
+    saved: int = 0
     observations: dict[str, float] = {}
 
     @classmethod

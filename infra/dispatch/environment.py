@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from infra.dispatch.job import Resources
+from infra.supervise.placement import DEVICE_VARIABLE
 
 JAX_ON_CPU: Mapping[str, str] = MappingProxyType(
     {
@@ -29,6 +30,7 @@ def environment(resources: Resources, inherited: Mapping[str, str]) -> dict[str,
     paths = [str(SOURCES), *filter(None, inherited.get("PYTHONPATH", "").split(":"))]
     return {
         **inherited,
+        DEVICE_VARIABLE: resources.device,  # so that a supervisor can start its ranks before it has read the spec
         "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",  # what a killed process printed must be in its log
         "PYTHONPATH": ":".join(dict.fromkeys(paths)),

@@ -1,4 +1,4 @@
-"""Running a job in its own process: open the inputs, run the program, publish."""
+"""Running a job in its own process: open the inputs, run the program, publish. Of a gang, rank 0 alone publishes and speaks."""
 
 import logging
 import sys
@@ -13,24 +13,29 @@ from infra.artifacts.lease import Lease, attempts
 from infra.artifacts.program import Program, load_program
 from infra.artifacts.provenance import capture
 from infra.artifacts.recipe import payload_of, recipe_of
-from infra.artifacts.store import ArtifactStore
+from infra.artifacts.store import SCRATCH_FOLDER, ArtifactStore
+from infra.artifacts.writer import DiscardingWriter
 from infra.dispatch.endings import EXIT_CODES, Ending
 from infra.dispatch.explanation import InvalidJobError, explain
+from infra.dispatch.gang import mark_saved
 from infra.dispatch.job import Job, Spec, read_spec
 from infra.dispatch.messages import MessageWriter, messages_url
 from infra.dispatch.progress import Reporter
+from infra.dispatch.rendezvous import Membership
 from infra.supervise.pulse import Pulse
 
 
 def execute(spec_url: str, pulse: Pulse) -> int:
     """Run one attempt; give the exit code. Whatever goes wrong is told to the supervisor and printed to the log."""
+    membership = Membership.of_environment()
     try:
-        run_attempt(read_spec(spec_url), pulse)
+        spec = read_spec(spec_url)
+        run_attempt(spec, pulse) if membership.rank == 0 else follow_attempt(spec, pulse, membership)
     except SystemExit:
         raise  # the program's own word, as far as the contract of exit codes goes
     except BaseException as error:
         traceback.print_exc()
-        failure = explain(error)
+        failure = explain(error, ranks=membership.size)
         pulse.fail(failure)
         return EXIT_CODES[Ending(failure.ending)]
     return 0
@@ -43,10 +48,10 @@ def run_attempt(spec: Spec, pulse: Pulse) -> Artifact:
     if published is not None:
         return published
     messages = MessageWriter(messages_url(spec.directory))
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _log_to_stderr()
     logging.getLogger().addHandler(_ToMessages(messages))
     try:
-        artifact = _build(spec, store, Reporter(pulse.beat, messages.report))
+        artifact = _build(spec, store, Reporter(pulse.beat, messages.report), pulse)
     except BaseException as error:
         messages.close(error)
         raise
@@ -54,20 +59,46 @@ def run_attempt(spec: Spec, pulse: Pulse) -> Artifact:
     return artifact
 
 
-def _build(spec: Spec, store: ArtifactStore, progress: Reporter) -> Artifact:
+def follow_attempt(spec: Spec, pulse: Pulse, membership: Membership) -> None:
+    """Run the program as a rank that publishes nothing: what it writes is discarded, what it reports is a heartbeat."""
+    if ArtifactStore(root_of(spec.job.address)).open_at(spec.job.address) is not None:
+        return
+    _log_to_stderr()
+    program, config, inputs = _prepared(spec.job)
+    scratch_url = f"{spec.job.address}/{SCRATCH_FOLDER}"
+    own_url = f"{scratch_url}/rank-{membership.rank:05d}"  # not in the attempt's folder: rank 0 may be clearing that
+    out = DiscardingWriter(own_url, scratch_url=scratch_url, progress=Reporter(pulse.beat, lambda report: None), saved=pulse.saved)
+    program(config, **inputs, out=out)
+
+
+def _build(spec: Spec, store: ArtifactStore, progress: Reporter, pulse: Pulse) -> Artifact:
     job = spec.job
     lease = Lease.reopen(job.address, spec.number, spec.uid)
-    program = load(job)
-    config = config_of(program, job)
-    inputs = {name: open_input(name, found) for name, found in job.inputs.items()}
-    _require_recipe(job, config, inputs)
+    program, config, inputs = _prepared(job)
+
+    def saved() -> None:
+        mark_saved(spec.directory)
+        pulse.saved()
+
     store.clear(job.address, spec.uid)
-    out = store.writer(job.address, spec.uid, progress)
+    out = store.writer(job.address, spec.uid, progress, saved)
     with ThreadPoolExecutor(1) as beside:  # asking git and the host takes 0.2 s that the program needn't wait for
         provenance = beside.submit(lambda: capture(config, attempts(job.address)))
         stats = program(config, **inputs, out=out)
     progress.finish()
     return store.publish(job.address, out, recipe=job.recipe, payload=job.payload, stats=stats, lease=lease, provenance=provenance.result())
+
+
+def _prepared(job: Job) -> tuple[Program, ProgramConfig, dict[str, Artifact | Artifacts]]:
+    program = load(job)
+    config = config_of(program, job)
+    inputs = {name: open_input(name, found) for name, found in job.inputs.items()}
+    _require_recipe(job, config, inputs)
+    return program, config, inputs
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 def load(job: Job) -> Program:

@@ -26,7 +26,7 @@ class Resources(_Frozen):
 
     device: str = Field(default="cpu", description="a name of the device catalogue")
     cpus: int = Field(default=1, ge=1, description="threads that a process may use")
-    memory_bytes: int = Field(default=4 * GIB, gt=0)
+    memory_bytes: int = Field(default=4 * GIB, gt=0, description="of one host, over all processes of the job there")
     disk_bytes: int = Field(default=16 * GIB, gt=0)
     band: Band = "interactive"
     preemptible: bool = True

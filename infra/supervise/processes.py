@@ -14,7 +14,9 @@ from typing import Any
 PARENT_VARIABLE = "SEAWAY_SUPERVISOR_PID"
 LINUX = sys.platform.startswith("linux")
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.02
+_STATES = {"R": "running", "S": "sleeping", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "ended"}
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,50 @@ def die_with_parent() -> None:
         os._exit(128 + signal.SIGKILL)
 
 
+def adopt_orphans() -> None:
+    """Have the kernel give orphans among this process's descendants to it and not to init: none can slip away. Linux only."""
+    if LINUX:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_marked(variable: str, value: str, deadline_s: float) -> bool:
+    """Kill every process in whose environment `variable` is `value`; False if some survived the deadline. Not this process."""
+    import psutil
+
+    def left() -> list[Any]:
+        found = [
+            process for process in psutil.process_iter() if process.pid != os.getpid() and _is_marked(psutil, process, variable, value)
+        ]
+        for process in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        return found
+
+    return wait_until(lambda: not left(), deadline_s)
+
+
+def state_of(pid: int) -> str:
+    """What the kernel says a process is doing, in words; `gone` if there is none, `unknown` off Linux."""
+    if not LINUX:
+        return "unknown"
+    try:
+        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "gone"
+    return _STATES.get(letter, letter)
+
+
 def _belongs(pid: int, group: Group) -> bool:
     try:
         return os.getpgid(pid) == group.pgid and os.getsid(pid) == group.session
     except (ProcessLookupError, PermissionError):
+        return False
+
+
+def _is_marked(psutil: Any, process: Any, variable: str, value: str) -> bool:
+    try:
+        return bool(process.environ().get(variable) == value and process.status() != psutil.STATUS_ZOMBIE)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
         return False
 
 

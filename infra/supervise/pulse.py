@@ -1,4 +1,4 @@
-"""The pipe from worker to supervisor: a dot per completed step, and at last a line that says why it failed.
+"""The pipe from worker to supervisor: a dot per completed step, a mark per committed checkpoint, and at last why it failed.
 
 A pipe and not a file: a full disk can't stop it, and the supervisor needn't poll.
 """
@@ -45,6 +45,10 @@ class Pulse:
         if now - self._last_beat_s >= BEAT_INTERVAL_S and self._write(b"."):
             self._last_beat_s = now
 
+    def saved(self) -> None:
+        """A checkpoint was committed."""
+        self._write(b"!")
+
     def fail(self, failure: Failure) -> None:
         """Say why; give up if nobody reads for `PATIENCE_S`."""
         told = {"ending": failure.ending, "what": failure.what[:MAX_CHARS], "tail": _last_lines(failure.tail)}
@@ -73,6 +77,7 @@ class PulseReader:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
         self.failure: Failure | None = None
+        self.saved = 0
         self._told = b""
 
     def drain(self) -> int:
@@ -80,7 +85,8 @@ class PulseReader:
         beats = 0
         while data := self._read():
             dots, brace, rest = (b"", b"", data) if self._told else data.partition(b"{")
-            beats += len(dots)
+            beats += dots.count(b".")
+            self.saved += dots.count(b"!")
             self._told += brace + rest
         if self._told.endswith(b"\n"):
             failure = json.loads(self._told)

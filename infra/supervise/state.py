@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,12 +18,12 @@ class Started:
 
     pid: int
     started: float
-    worker: Group
+    workers: tuple[Group, ...]
 
     @classmethod
-    def here(cls, worker: Group) -> "Started":
-        """This process as supervisor of `worker`."""
-        return cls(os.getpid(), start_of(os.getpid()), worker)
+    def here(cls, workers: Iterable[Group]) -> "Started":
+        """This process as supervisor of `workers`."""
+        return cls(os.getpid(), start_of(os.getpid()), tuple(workers))
 
 
 def write_started(state: Path, started: Started) -> None:
@@ -35,7 +36,7 @@ def read_started(state: Path) -> Started | None:
         told = json.loads((state / STARTED_NAME).read_text())
     except FileNotFoundError:
         return None
-    return Started(told["pid"], told["started"], Group(**told["worker"]))
+    return Started(told["pid"], told["started"], tuple(Group(**group) for group in told["workers"]))
 
 
 def write_whole(path: Path, text: str) -> None:

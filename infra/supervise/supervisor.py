@@ -1,142 +1,139 @@
-"""The parent of a worker: watches progress, three clocks and the lease; ends the worker; says how it ended."""
+"""The parent of one host's ranks: watches progress, clocks, memory, lease and peers; ends the ranks; says how they ended."""
 
 import json
-import signal
-import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.artifacts.lease import Lease
-from infra.artifacts.manifest import MANIFEST_NAME
 from infra.dispatch.endings import COSTS, EXIT_CODES, End, Ending
-from infra.dispatch.job import Spec, is_cancelled, read_spec
+from infra.dispatch.gang import declare_fallen, record_end
+from infra.dispatch.job import Spec, read_spec
 from infra.storage.errors import StorageError
-from infra.storage.objects import read_or_none
-from infra.supervise.clocks import Clocks, sentence
 from infra.supervise.lease_keeper import LeaseKeeper
+from infra.supervise.peers import PeerWatch
+from infra.supervise.ranks import Ranks
+from infra.supervise.sight import is_published, say
 from infra.supervise.state import ENDED_NAME, write_whole
-from infra.supervise.verdict import Evidence, Stop, verdict
+from infra.supervise.verdict import Evidence, GangEvidence, RankEnd, Stop, gang_verdict, verdict
+from infra.supervise.watch import Watch, ended
 from infra.supervise.worker_process import WorkerProcess
 
 STORAGE_PATIENCE_S = 300.0  # how long the end of an attempt waits for storage that is away
-_ASKED_TO_STOP = {signal.SIGTERM, signal.SIGINT}
+_CLOCKS = (Ending.STALLED, Ending.TIMED_OUT)
+_AT_ONCE = (Ending.PEER_LOST, Ending.OUT_OF_MEMORY)  # nothing that such a rank could still do counts
 
 
 @dataclass
 class Supervisor:
-    """Watches one worker of one attempt."""
+    """Watches the ranks of one host of one attempt."""
 
     spec: Spec
-    worker: WorkerProcess
-    steps: int = 0
+    ranks: Ranks
 
     def run(self) -> End:
-        """Watch until the worker is gone and nothing of its group is left; give the end."""
-        timeouts = self.spec.job.timeouts
-        keeper = LeaseKeeper(self._reopen_lease, interval_s=timeouts.lease_beat_s, on_lost=self.worker.wake)
+        """Watch until the workers are gone and nothing that they started is left; give the end."""
+        placement, ring = self.ranks.placement, self.ranks.wake_up.ring
+        keeper = peers = None
+        with ExitStack() as stack:
+            stack.callback(self.ranks.end_the_rest)
+            if placement.host == 0:
+                keeper = LeaseKeeper(self._reopen_lease, interval_s=self.spec.job.timeouts.lease_beat_s, on_lost=ring)
+                stack.callback(keeper.stop)
+            if placement.hosts > 1:
+                peers = PeerWatch(placement.directory, on_news=ring)
+                stack.callback(peers.stop)
+            stop = Watch(self.spec, self.ranks, keeper, peers).until_something_ends()
+            by_themselves = ended(self.ranks)
+            self._declare(by_themselves, stop)
+            self._finish(by_themselves, stop)
+        for worker in self.ranks:
+            worker.hear()
+        return self._end(by_themselves, stop)
+
+    def _declare(self, by_themselves: tuple[RankEnd, ...], stop: Stop | None) -> None:
+        """Tell the other hosts before anything is killed here: whoever falls first is the cause."""
+        placement = self.ranks.placement
+        has_fallen = stop.ending is not Ending.PEER_LOST if stop is not None else any(rank.has_fallen for rank in by_themselves)
+        if placement.hosts == 1 or not has_fallen:
+            return
         try:
-            stop = self._watch(keeper)
-            if stop is not None:
-                self._stop(stop)
-        finally:
-            keeper.stop()
-            self.worker.end_group()
-        self._hear()
-        return self._end(stop)
+            declare_fallen(placement.directory, placement.host, self._judged(by_themselves, stop, published=False))
+        except StorageError as error:
+            say(f"can't tell the gang's other hosts: {error}")
 
-    def _watch(self, keeper: LeaseKeeper) -> Stop | None:
-        timeouts = self.spec.job.timeouts
-        clocks = Clocks(timeouts.start_grace_s, timeouts.step_s, timeouts.wall_s, started_s=self.worker.started_s)
-        if self._is_cancelled():
-            return Stop(Ending.CANCELLED, "it was cancelled before it started")
-        while True:
-            signals = self.worker.wait(clocks.next_deadline_s() - time.monotonic())
-            if self._hear():
-                clocks = clocks.stepped(time.monotonic())
-            if self.worker.returncode is not None:
-                return None
-            if keeper.lost is not None:
-                return Stop(Ending.LEASE_LOST, keeper.lost)
-            if signals & _ASKED_TO_STOP:
-                return self._asked_to_stop()
-            if (expired := clocks.expired(time.monotonic())) is not None:
-                return Stop(Ending.TIMED_OUT if expired == "wall" else Ending.STALLED, sentence(expired, clocks))
+    def _finish(self, by_themselves: tuple[RankEnd, ...], stop: Stop | None) -> None:
+        """End what still runs."""
+        alive, grace_s = self.ranks.alive, self.spec.job.timeouts.kill_grace_s
+        if not alive:
+            return
+        if stop is not None:
+            say(f"stopping {_named(alive)}: {stop.what}")
+            if stop.ending in _CLOCKS:
+                self.ranks.dump_stacks()
+            self.ranks.stop(0.0 if stop.ending in _AT_ONCE else grace_s)
+            return
+        if any(rank.has_fallen for rank in by_themselves):
+            say(f"stopping {_named(alive)}: {self._judged(by_themselves, None, published=False).what}")
+        elif not self.ranks.wait_for_end(grace_s):
+            say(f"stopping {_named(self.ranks.alive)}: the gang's work is over, and {grace_s:g} s later that had not returned")
+        self.ranks.stop(0.0)
 
-    def _hear(self) -> int:
-        beats = self.worker.pulse.drain()
-        self.steps += beats
-        return beats
+    def _end(self, by_themselves: tuple[RankEnd, ...], stop: Stop | None) -> End:
+        end = self._judged(by_themselves, stop, published=is_published(self.spec, patience_s=STORAGE_PATIENCE_S))
+        usage = self.ranks.usage()
+        measures = {
+            "wall_s": time.monotonic() - min(worker.started_s for worker in self.ranks),
+            "cpu_s": usage.cpu_s,
+            "max_rss_bytes": float(usage.max_rss_bytes),
+        }
+        steps, saved = min(worker.steps for worker in self.ranks), max(worker.pulse.saved for worker in self.ranks)
+        return end.model_copy(update={"steps": steps, "saved": saved, "observations": measures})
 
-    def _asked_to_stop(self) -> Stop:
-        if self._is_cancelled():
-            return Stop(Ending.CANCELLED, "it was cancelled")
-        return Stop(Ending.PREEMPTED, "the supervisor was told to stop (SIGTERM) and nobody had cancelled the job")
-
-    def _stop(self, stop: Stop) -> None:
-        print(f"supervisor: stopping the worker: {stop.what}", file=sys.stderr, flush=True)
-        if stop.ending in (Ending.STALLED, Ending.TIMED_OUT):
-            self.worker.dump_stacks()
-        self.worker.stop(self.spec.job.timeouts.kill_grace_s)
-
-    def _end(self, stop: Stop | None) -> End:
-        assert self.worker.returncode is not None
-        failure = self.worker.pulse.failure
-        evidence = Evidence(self._is_published(), self.worker.returncode, stop, failure, self.worker.oom_kills())
-        ending, what = verdict(evidence)
-        return End(
-            ending=ending,
-            what=what,
-            tail=failure.tail if failure is not None and ending is Ending(failure.ending) else (),
-            steps=self.steps,
-            observations={
-                "wall_s": time.monotonic() - self.worker.started_s,
-                "cpu_s": self.worker.usage.cpu_s,
-                "max_rss_bytes": float(self.worker.usage.max_rss_bytes),
-            },
-        )
+    def _judged(self, by_themselves: tuple[RankEnd, ...], stop: Stop | None, *, published: bool) -> End:
+        placement, oom_kills = self.ranks.placement, self.ranks.oom_kills()
+        if placement.ranks > 1:
+            found = GangEvidence(published, by_themselves, stop, has_rank_0=placement.host == 0, oom_kills=oom_kills)
+            ending, what, failure = gang_verdict(found)
+            return End(ending=ending, what=what, tail=failure.tail if failure is not None else ())
+        (rank,) = ended(self.ranks)  # its last word counts even if it was being stopped
+        ending, what = verdict(Evidence(published, rank.returncode, stop, rank.failure, oom_kills))
+        return End(ending=ending, what=what, tail=rank.failure.tail if rank.failure and ending is Ending(rank.failure.ending) else ())
 
     def _reopen_lease(self) -> Lease:
         return Lease.reopen(self.spec.job.address, self.spec.number, self.spec.uid)
 
-    def _is_cancelled(self) -> bool:
-        try:
-            return is_cancelled(self.spec.job.address, self.spec.number)
-        except StorageError as error:
-            print(f"supervisor: can't see whether the job was cancelled: {error}", file=sys.stderr, flush=True)
-            return False
 
-    def _is_published(self) -> bool:
-        """Ask storage for `STORAGE_PATIENCE_S`: to call a published artifact lost would be wrong, so would be hanging for ever."""
-        deadline = time.monotonic() + STORAGE_PATIENCE_S
-        while True:
-            try:
-                return read_or_none(f"{self.spec.job.address}/{MANIFEST_NAME}") is not None
-            except StorageError as error:
-                print(f"supervisor: can't see whether the artifact is published: {error}", file=sys.stderr, flush=True)
-                if time.monotonic() >= deadline:
-                    return False
-                time.sleep(1.0)
-
-
-def supervise(spec_url: str, worker: WorkerProcess, state: Path | None) -> int:
+def supervise(spec_url: str, ranks: Ranks, state: Path | None) -> int:
     """Supervise to the end, record it, and give the exit code of the contract."""
     try:
         spec = read_spec(spec_url)
     except (OSError, ValueError):
-        worker.stop(grace_s=0.0)
+        ranks.stop(grace_s=0.0)
+        ranks.end_the_rest()
         raise
-    end = Supervisor(spec, worker).run()
-    print(f"supervisor: {end.ending.value}: {end.what}", file=sys.stderr, flush=True)
-    _record(spec, end)
-    if state is not None:
-        write_whole(state / ENDED_NAME, end.model_dump_json())
+    end = Supervisor(spec, ranks).run()
+    say(f"{end.ending.value}: {end.what}")
+    _record(spec, ranks, end, state)
     return EXIT_CODES[end.ending]
 
 
-def _record(spec: Spec, end: End) -> None:
-    """Write the end beside the lease. The engine knows it too, so storage that refuses costs only the record."""
+def _record(spec: Spec, ranks: Ranks, end: End, state: Path | None) -> None:
+    """Write the end where it is looked for. The engine knows it too, so storage that refuses costs only the record."""
+    placement = ranks.placement
     try:
-        Lease(spec.job.address, spec.number, spec.uid).end(end.ending.value, json.loads(end.model_dump_json()))
+        if placement.hosts == 1:  # otherwise the attempt is over when all hosts are, and only its dispatcher sees that
+            Lease(spec.job.address, spec.number, spec.uid).end(end.ending.value, json.loads(end.model_dump_json()))
+        if state is None:
+            record_end(spec.directory, placement.host, end)
     except StorageError as error:
-        print(f"supervisor: the attempt's end is not recorded in storage: {error}; {COSTS[end.ending].advice}", file=sys.stderr, flush=True)
+        say(f"the attempt's end is not recorded in storage: {error}; {COSTS[end.ending].advice}")
+    if state is not None:
+        write_whole(state / ENDED_NAME, end.model_dump_json())
+
+
+def _named(workers: list[WorkerProcess]) -> str:
+    if len(workers) == 1 and workers[0].rank == 0:
+        return "the worker"
+    return f"rank{'s' if len(workers) > 1 else ''} {', '.join(str(worker.rank) for worker in workers)}"

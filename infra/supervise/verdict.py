@@ -1,9 +1,10 @@
 """How an attempt ended, from everything its supervisor knows. Pure."""
 
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.dispatch.endings import Ending, describe, ending_of
+from infra.dispatch.endings import EXIT_CODES, Ending, describe, ending_of, is_symptom, severity
 from infra.supervise.pulse import Failure
 
 _CLOCKS = (Ending.STALLED, Ending.TIMED_OUT)
@@ -58,6 +59,71 @@ def verdict(evidence: Evidence) -> tuple[Ending, str]:
     if code == -signal.SIGKILL and evidence.oom_kills:
         return Ending.OUT_OF_MEMORY, "the kernel killed the process because memory ran out"
     return ending_of(code), f"the process ended by itself: {describe(code)}" if code > 0 else f"the process was {describe(code)}"
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """A rank of a gang that ended by itself, before its supervisor ended anything."""
+
+    rank: int
+    returncode: int
+    failure: Failure | None = None
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether the gang can't go on without it. Another rank than 0 may return early: rank 0 publishes for all."""
+        return self.returncode != 0 or self.failure is not None
+
+    def verdict(self, oom_kills: int = 0) -> tuple[Ending, str]:
+        """How this rank ended, seen alone.
+
+        A distributed runtime aborts a process whose peers are lost, so in a gang SIGABRT is a symptom.
+        """
+        ending, what = verdict(Evidence(False, self.returncode, None, self.failure, oom_kills))
+        if self.returncode in (-signal.SIGABRT, EXIT_CODES[Ending.CRASHED]) and self.failure is None:
+            return Ending.PEER_LOST, f"rank {self.rank}: {what}, as a distributed runtime does when a peer is lost"
+        return ending, f"rank {self.rank}: {what}"
+
+
+@dataclass(frozen=True)
+class GangEvidence:
+    """What is known of one host's ranks of a gang when they are gone.
+
+    Attributes:
+        published: an artifact lies at the job's address.
+        ended: the ranks that ended by themselves; of those that fell, all that had fallen at the first look.
+        stop: set if the supervisor ended them for another reason than a rank's fall.
+        has_rank_0: of the gang.
+    """
+
+    published: bool
+    ended: Sequence[RankEnd]
+    stop: Stop | None
+    has_rank_0: bool
+    oom_kills: int = 0
+
+
+def gang_verdict(evidence: GangEvidence) -> tuple[Ending, str, Failure | None]:
+    """The ending of a host's ranks, one sentence about it, and the failure that it came from.
+
+    The cause and not a symptom: of ranks that fell together, the one whose end can't be the answer to another's.
+    """
+    if evidence.published:
+        return Ending.SUCCEEDED, "published", None
+    if evidence.stop is not None:
+        return evidence.stop.ending, evidence.stop.what, None
+    fallen = [end for end in evidence.ended if end.has_fallen]
+    if fallen:
+        cause = min(fallen, key=lambda end: (*severity(end.verdict(evidence.oom_kills)[0]), end.rank))
+        return *cause.verdict(evidence.oom_kills), cause.failure
+    if evidence.has_rank_0:
+        return Ending.UNPUBLISHED, "rank 0: the process ended with exit code 0 and published nothing", None
+    return Ending.SUCCEEDED, "its ranks returned; that counts if rank 0 publishes", None
+
+
+def is_explained(ended: Sequence[RankEnd]) -> bool:
+    """Whether a rank fell for a reason of its own."""
+    return any(end.has_fallen and not is_symptom(end.verdict()[0]) for end in ended)
 
 
 def _published(evidence: Evidence) -> str:

@@ -1,4 +1,4 @@
-"""The default engine: this machine. One detached, supervised process group per attempt; its memory is a folder.
+"""The default engine: this machine. One detached supervisor per attempt, parent of all its ranks; its memory is a folder.
 
     {state}/{job id}/submit.lock       held while somebody starts the attempt
                      submission.json   that it was started, and for which uid
@@ -24,12 +24,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.dispatch.backend import EngineState, Handle, JobRejected
+from infra.dispatch.devices import Kind
 from infra.dispatch.endings import End, Ending
 from infra.dispatch.environment import environment
 from infra.dispatch.job import Attempt, Job, Resources, job_id, write_spec
 from infra.storage.errors import storage_errors
-from infra.supervise.processes import start_of, wait_until
-from infra.supervise.state import ENDED_NAME, read_started, write_whole
+from infra.supervise.processes import kill_marked, start_of, wait_until
+from infra.supervise.state import ENDED_NAME, Started, read_started, write_whole
 
 FOLDER_VARIABLE = "SEAWAY_JOB_FOLDER"  # in every process of an attempt, so that `ps e` tells whose it is
 _ALIVE_DESCRIPTOR = 3  # in the supervisor
@@ -87,7 +88,7 @@ class LocalBackend:
             return EngineState("running" if started else "pending")
         if started is None:
             return EngineState("ended", End(ending=Ending.NEVER_STARTED, what="its supervisor ended before it started the worker"))
-        if not started.worker.kill(_KILL_DEADLINE_S):
+        if not _killed(folder, started):
             return EngineState("running")  # an orphan that won't die still holds its device
         what = f"the supervisor (process {started.pid}) ended without a word; what it left was killed"
         return EngineState("ended", End(ending=Ending.SUPERVISOR_LOST, what=what))
@@ -122,7 +123,7 @@ class LocalBackend:
         """Start the supervisor, detached. Called under the submit lock."""
         with _locked(folder / "alive.lock") as alive, (folder / "log.txt").open("ab") as log:
             write_whole(folder / "submission.json", json.dumps(asdict(submission)))
-            command = [sys.executable, "-P", "-m", "infra.supervise", submission.spec_url, "--state", str(folder)]
+            command = [sys.executable, "-P", "-m", "infra.supervise", submission.spec_url, "--hosts", "1", "--state", str(folder)]
             actions = [
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log.fileno(), 1),
@@ -146,7 +147,7 @@ class LocalBackend:
         wait_until(lambda: not _is_held(folder / "alive.lock"), _KILL_DEADLINE_S)
         started = read_started(folder)
         if started is not None:
-            started.worker.kill(_KILL_DEADLINE_S)
+            _killed(folder, started)
         for path in folder.iterdir():
             if path.name != "submit.lock":
                 path.unlink() if path.is_file() else shutil.rmtree(path)
@@ -170,12 +171,32 @@ class LocalBackend:
 
 
 def _require_runnable(title: str, resources: Resources) -> None:
+    """This machine stands for any number of hosts without chips, and for one host with those it has."""
     target = resources.target
-    if target.processes > 1:
+    if target.kind == "cpu":
+        return
+    if target.hosts > 1:
         raise JobRejected(
-            f"{title}: the local backend runs one process, {target.name} needs {target.processes} on {target.hosts} hosts; "
+            f"{title}: the local backend is one machine, {target.name} needs {target.processes} processes on {target.hosts} hosts; "
             "choose device cpu for it, or a cluster's backend"
         )
+    if (there := len(_chips(target.kind))) < target.chips:
+        raise JobRejected(
+            f"{title}: {target.name} needs {target.chips} {target.kind.upper()}s, this machine has {there or 'none'}; "
+            "choose device cpu for it, a smaller one, or a cluster's backend"
+        )
+
+
+def _chips(kind: Kind) -> list[Path]:
+    """Device files of the accelerators that this process may use."""
+    patterns = ("nvidia[0-9]*",) if kind == "gpu" else ("accel[0-9]*", "vfio/[0-9]*")
+    return [path for pattern in patterns for path in Path("/dev").glob(pattern)]
+
+
+def _killed(folder: Path, started: Started) -> bool:
+    """Kill what a dead supervisor left: its workers' groups, and whatever else bears the attempt's mark."""
+    survivors = [group for group in started.workers if not group.kill(_KILL_DEADLINE_S)]
+    return kill_marked(FOLDER_VARIABLE, str(folder), _KILL_DEADLINE_S) and not survivors
 
 
 @contextlib.contextmanager

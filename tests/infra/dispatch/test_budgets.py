@@ -4,13 +4,23 @@ from infra.dispatch.budgets import MAX_BACKOFF_S, Budgets, GiveUp, Retry, Succee
 from infra.dispatch.endings import COSTS, EXIT_CODES, Budget, End, Ending, ending_of
 
 
-def end(ending: Ending, steps: int = 1) -> End:
-    return End(ending=ending, what="a sentence", steps=steps)
+def end(ending: Ending, steps: int = 1, saved: int = 0) -> End:
+    return End(ending=ending, what="a sentence", steps=steps, saved=saved)
 
 
 # The contract in words, written down a second time: who pays for which ending.
 APPLICATION = {"unpublished", "application_error", "invalid_config", "storage_refused", "out_of_memory", "timed_out"}
-INFRASTRUCTURE = {"stalled", "poisoned_device", "crashed", "supervisor_lost", "preempted", "node_lost", "storage_away"}
+INFRASTRUCTURE = {
+    "stalled",
+    "poisoned_device",
+    "crashed",
+    "supervisor_lost",
+    "preempted",
+    "node_lost",
+    "storage_away",
+    "peer_lost",
+    "rendezvous_failed",
+}
 FREE = {"succeeded", "cancelled", "never_started", "lease_lost", "unschedulable"}
 
 
@@ -74,6 +84,23 @@ def test_a_first_loss_is_retried_at_once_and_repeated_ones_wait_longer_up_to_a_m
 def test_progress_forgives_earlier_losses():
     decision = decide([end(Ending.PREEMPTED, 0)] * 9 + [end(Ending.PREEMPTED, 5)], Budgets())
     assert decision == Retry(after_s=0.0)
+
+
+@pytest.mark.parametrize("ending", sorted(INFRASTRUCTURE))
+def test_an_infrastructure_loss_after_a_committed_checkpoint_is_free_however_often(ending: str):
+    warm = [end(Ending(ending), saved=1)] * 200
+    assert decide(warm, Budgets(infrastructure=0)) == Retry(after_s=0.0)
+    assert isinstance(decide([*warm, end(Ending(ending))], Budgets(infrastructure=0)), GiveUp), "one without a checkpoint is not"
+
+
+def test_a_warm_restart_is_no_crash_loop_and_waits_for_nothing():
+    assert decide([end(Ending.CRASHED, 0, saved=1)] * 50, Budgets()) == Retry(after_s=0.0)
+    assert decide([end(Ending.CRASHED, 0)] * 2 + [end(Ending.CRASHED, 0, saved=1), end(Ending.CRASHED, 0)], Budgets()) == Retry(after_s=0.0)
+
+
+@pytest.mark.parametrize("ending", sorted(APPLICATION))
+def test_a_checkpoint_excuses_no_application_failure(ending: str):
+    assert isinstance(decide([end(Ending(ending), saved=5)], Budgets()), GiveUp)
 
 
 def test_the_exit_codes_of_the_contract():

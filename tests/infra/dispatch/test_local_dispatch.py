@@ -182,7 +182,7 @@ def test_a_killed_supervisor_is_noticed_its_worker_dies_and_the_job_goes_on(
     assert supervisor is not None
     os.kill(supervisor.pid, signal.SIGKILL)
     wait_for(lambda: len(list(gate.glob("worker-*"))) == 2, "the second attempt at the gate")
-    assert supervisor.worker.members() == []
+    assert supervisor.workers[0].members() == []
     (gate / "open").touch()
     outcome = running.result()
     assert outcome.artifact.digest == undisturbed(dispatcher, store)
@@ -285,10 +285,10 @@ def test_the_children_of_a_worker_die_though_their_supervisor_was_killed(
     arrived(gate)
     supervisor = read_started(next((tmp_path / "state").glob("*-a1")))
     assert supervisor is not None
-    assert len(supervisor.worker.members()) >= 3  # git may be asked for the provenance beside them
+    assert len(supervisor.workers[0].members()) >= 3  # git may be asked for the provenance beside them
     os.kill(supervisor.pid, signal.SIGKILL)
     wait_for(lambda: len(list(gate.glob("worker-*"))) == 2, "the second attempt at the gate")
-    assert supervisor.worker.members() == []
+    assert supervisor.workers[0].members() == []
     (gate / "open").touch()
     running.result()
 
