@@ -72,7 +72,10 @@ def replace(url: str, data: bytes) -> None:
 
 
 def list_names(url: str) -> tuple[str, ...]:
-    """Names directly below a URL (objects and directories), sorted; empty if there is nothing."""
+    """Names directly below a URL (objects and directories), sorted; empty if there is nothing.
+
+    An object store may name a folder for a while after its last object went (SeaweedFS does): a name promises nothing.
+    """
     filesystem, path = open_filesystem(url)
 
     def attempt() -> tuple[str, ...]:

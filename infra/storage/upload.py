@@ -14,6 +14,7 @@ from fsspec import AbstractFileSystem
 from infra.storage.errors import StorageError, TransientStorageError, error_code, retried
 
 PART_BYTES = 32 * 1024 * 1024  # one request; S3 wants 5 MiB or more, and a worker holds one part at a time
+LOST_PARTS = {"EntityTooSmall", "InvalidPart", "InvalidPartOrder"}  # ours are large enough, and in order
 PARTS_OF_A_SIZE = 2000  # then the next ones are twice as large: S3 takes 10,000 parts and 5 TiB, this reaches 1.9 TiB
 
 
@@ -92,6 +93,10 @@ class S3Upload:
             if error_code(error) != "NoSuchUpload":
                 raise
             # An earlier try completed it and its reply was lost, or somebody aborted it: `_verify` finds out which.
+        except StorageError as error:
+            if error_code(error.__cause__ or error) in LOST_PARTS:
+                raise TransientStorageError(f"can't write {self._url}: the server lost bytes that it had confirmed; run again") from error
+            raise
 
     def _verify(self, size: int, sha256: str, etag: str) -> None:
         try:

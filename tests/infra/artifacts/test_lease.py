@@ -1,27 +1,17 @@
 """Leases: one holder per token, a higher token fences, and no two clocks are compared."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
-from uuid import uuid4
 
 import pytest
 
 from infra.artifacts.lease import AttemptRecord, Lease, LeaseHeld, LeaseLost, StalenessObserver, attempts, claim, read_beat
-from infra.storage.objects import remove_tree
 
 
-@pytest.fixture(params=["local", "memory", pytest.param("s3", marks=pytest.mark.s3)])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "local":
-        yield str(tmp_path / "asset/_/0123456789abcdef")
-    elif request.param == "s3":
-        yield f"{request.getfixturevalue('s3').root}/asset/_/0123456789abcdef"
-    else:
-        url = f"memory://{uuid4().hex}"
-        yield url
-        remove_tree(url)
+@pytest.fixture
+def address(storage: str) -> str:
+    return f"{storage}/asset/_/0123456789abcdef"
 
 
 def test_of_many_claimers_one_gets_the_attempt(address: str) -> None:

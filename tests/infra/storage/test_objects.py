@@ -1,10 +1,8 @@
 """The same promises on every storage: one winner, whole objects, no cached listing."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
-from uuid import uuid4
 
 import fsspec
 import pytest
@@ -22,16 +20,9 @@ from infra.storage.objects import (
 )
 
 
-@pytest.fixture(params=["local", "memory", pytest.param("s3", marks=pytest.mark.s3)])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "local":
-        yield str(tmp_path / "with [brackets] and spaces")
-    elif request.param == "s3":
-        yield request.getfixturevalue("s3").root
-    else:
-        url = f"memory://{uuid4().hex}"
-        yield url
-        remove_tree(url)
+@pytest.fixture
+def root(storage: str) -> str:
+    return storage
 
 
 @pytest.mark.parametrize("writers", [2, 16, 64])
@@ -99,7 +90,7 @@ def test_chunks_join_to_the_object(root: str, monkeypatch: pytest.MonkeyPatch) -
     assert sha256_of(f"{root}/x", 26) == "71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2daf18b73"
 
 
-@pytest.mark.parametrize("root", ["local", "memory"], indirect=True)
+@pytest.mark.parametrize("storage", ["local", "memory"], indirect=True)
 def test_a_reader_never_sees_a_part_of_an_object(root: str) -> None:
     whole = {bytes([letter]) * 200_000 for letter in b"abcdefgh"}
     done = Event()
