@@ -10,6 +10,7 @@ from typing import IO, Any
 from fsspec.implementations.local import LocalFileSystem
 
 from infra.artifacts.manifest import MANIFEST_NAME, Manifest
+from infra.caches.local_copy import local_copy
 from infra.storage.filesystem import open_filesystem
 from infra.storage.filesystem import uncached as uncached  # part of this module's interface
 from infra.storage.streams import open_file
@@ -64,16 +65,13 @@ class Artifact:
             return json.load(stream)
 
     def local_path(self, name: str) -> Path:
-        """A path that can be memory-mapped.
-
-        Raises:
-            ValueError: the artifact lies in an object store; copy it to a local cache first.
-        """
+        """A path that can be memory-mapped: the file itself, or a verified local copy (`$SEAWAY_CACHE`) of one in an object store."""
         url = self.url_of(name)
         filesystem, path = open_filesystem(url)
-        if not isinstance(filesystem, LocalFileSystem):
-            raise ValueError(f"{url} is not on a local disk, so it can't be memory-mapped; copy it to a local cache first")
-        return Path(path)
+        if isinstance(filesystem, LocalFileSystem):
+            return Path(path)
+        (entry,) = (entry for entry in self.manifest.files if entry.name == name)
+        return local_copy(url, entry.size, entry.sha256)
 
 
 Artifacts = Mapping[str, Artifact]

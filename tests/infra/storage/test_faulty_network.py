@@ -66,7 +66,7 @@ def test_publication_ends_in_the_artifact_or_in_a_typed_error(seaweed_server: Se
             seen_directly(seaweed_server, store, address)  # whole, where a create went through whose reply never came; or not there
         else:
             assert seen_directly(seaweed_server, store, address) == artifact
-    assert sum(plan.happened.values()) >= 10, plan.happened
+    assert sum(plan.happened.values()) >= 4, plan.happened
     assert len(sentences) <= 1, "most faults pass, so most publications end well"
     assert all("s3://" in sentence and "\n" not in sentence for sentence in sentences)
 
