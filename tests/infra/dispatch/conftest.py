@@ -8,6 +8,7 @@ from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher
 from infra.dispatch.engines.local import LocalBackend
 from tests.infra.dispatch.builders import processes_of, wait_for
+from tests.infra.dispatch.kubernetes_cluster import Cluster, cluster
 
 
 @pytest.fixture
@@ -26,4 +27,12 @@ def store(tmp_path: Path) -> ArtifactStore:
 @pytest.fixture
 def dispatcher(store: ArtifactStore, tmp_path: Path) -> Iterator[Dispatcher]:
     yield Dispatcher(store, LocalBackend(tmp_path / "state"), Budgets(backoff_s=0.01))
+    wait_for(lambda: not processes_of(tmp_path), "no process of the test is left")
+
+
+@pytest.fixture
+def kubernetes(tmp_path: Path) -> Iterator[Cluster]:
+    """A fresh emulated cluster."""
+    with cluster() as started:
+        yield started
     wait_for(lambda: not processes_of(tmp_path), "no process of the test is left")
