@@ -105,8 +105,13 @@ class Supervisor:
         return Lease.reopen(self.spec.job.address, self.spec.number, self.spec.uid)
 
 
-def supervise(spec_url: str, ranks: Ranks, state: Path | None) -> int:
-    """Supervise to the end, record it, and give the exit code of the contract."""
+def supervise(spec_url: str, ranks: Ranks, state: Path | None, *, concludes: bool) -> int:
+    """Supervise to the end, record it, and give the exit code of the contract.
+
+    Args:
+        concludes: whether this host's end is the attempt's. A cluster's engine may know better (a time limit, an
+            operator's cancel), and only its dispatcher hears that.
+    """
     try:
         spec = read_spec(spec_url)
     except (OSError, ValueError):
@@ -115,15 +120,15 @@ def supervise(spec_url: str, ranks: Ranks, state: Path | None) -> int:
         raise
     end = Supervisor(spec, ranks).run()
     say(f"{end.ending.value}: {end.what}")
-    _record(spec, ranks, end, state)
+    _record(spec, ranks, end, state, concludes)
     return EXIT_CODES[end.ending]
 
 
-def _record(spec: Spec, ranks: Ranks, end: End, state: Path | None) -> None:
+def _record(spec: Spec, ranks: Ranks, end: End, state: Path | None, concludes: bool) -> None:
     """Write the end where it is looked for. The engine knows it too, so storage that refuses costs only the record."""
     placement = ranks.placement
     try:
-        if placement.hosts == 1:  # otherwise the attempt is over when all hosts are, and only its dispatcher sees that
+        if concludes and placement.hosts == 1:  # otherwise it is over when all hosts are, and only its dispatcher sees that
             Lease(spec.job.address, spec.number, spec.uid).end(end.ending.value, json.loads(end.model_dump_json()))
         if state is None:
             record_end(spec.directory, placement.host, end)
