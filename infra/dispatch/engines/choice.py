@@ -4,12 +4,14 @@ A config is a frozen model with a literal `kind`, and says with `refusal` what i
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from infra.dispatch.backend import Backend
+from infra.dispatch.engines.kubernetes.config import KubernetesConfig
 from infra.dispatch.engines.local import LocalBackend
+from infra.dispatch.engines.slurm.config import SlurmConfig
 from infra.dispatch.job import Resources
 
 
@@ -28,7 +30,7 @@ class LocalConfig(BaseModel):
         return None
 
 
-EngineConfig = LocalConfig  # of several: Annotated[LocalConfig | SlurmConfig, Field(discriminator="kind")]
+EngineConfig = Annotated[LocalConfig | KubernetesConfig | SlurmConfig, Field(discriminator="kind")]
 
 
 def connect(engine: EngineConfig, state: Path) -> Backend:
@@ -40,6 +42,14 @@ def connect(engine: EngineConfig, state: Path) -> Backend:
     match engine:
         case LocalConfig():
             return LocalBackend(state)
+        case KubernetesConfig():
+            from infra.dispatch.engines.kubernetes.backend import KubernetesBackend
+
+            return KubernetesBackend(engine)
+        case SlurmConfig():
+            from infra.dispatch.engines.slurm.backend import SlurmBackend
+
+            return SlurmBackend(engine, state)
 
 
 def refusal(engine: EngineConfig, resources: Resources) -> str | None:

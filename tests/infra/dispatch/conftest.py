@@ -9,6 +9,7 @@ from infra.dispatch.dispatcher import Dispatcher
 from infra.dispatch.engines.local import LocalBackend
 from tests.infra.dispatch.builders import processes_of, wait_for
 from tests.infra.dispatch.kubernetes_cluster import Cluster, cluster
+from tests.infra.dispatch.slurm_cluster import SlurmCluster, slurm_cluster
 
 
 @pytest.fixture
@@ -28,6 +29,12 @@ def store(tmp_path: Path) -> ArtifactStore:
 def dispatcher(store: ArtifactStore, tmp_path: Path) -> Iterator[Dispatcher]:
     yield Dispatcher(store, LocalBackend(tmp_path / "state"), Budgets(backoff_s=0.01))
     wait_for(lambda: not processes_of(tmp_path), "no process of the test is left")
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmCluster]:
+    with slurm_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture

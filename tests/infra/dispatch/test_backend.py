@@ -11,17 +11,31 @@ from infra.artifacts.store import ArtifactStore
 from infra.dispatch.backend import Backend, Handle, JobRejected
 from infra.dispatch.endings import End, Ending
 from infra.dispatch.engines.local import LocalBackend
+from infra.dispatch.engines.slurm.backend import SlurmBackend
 from infra.dispatch.job import Attempt, Job, Resources, job_id
 from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import CountConfig, FaultConfig, count, fail
 
-ENGINES: dict[str, Callable[[Path], Backend]] = {"local": lambda folder: LocalBackend(folder / "state")}
+Connect = Callable[[], Backend]
 
 
-@pytest.fixture(params=sorted(ENGINES))
-def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Backend]]:
+def on_this_machine(request: pytest.FixtureRequest, folder: Path) -> Connect:
+    return lambda: LocalBackend(folder / "state")
+
+
+def on_slurm(request: pytest.FixtureRequest, folder: Path) -> Connect:
+    cluster = request.getfixturevalue("slurm")
+    return lambda: SlurmBackend(cluster.config(folder / "jobs"), folder / "state")
+
+
+ENGINES: dict[str, Callable[[pytest.FixtureRequest, Path], Connect]] = {"local": on_this_machine, "slurm": on_slurm}
+MARKS = {"slurm": pytest.mark.slurm}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(ENGINES)])
+def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]:
     """A new client of one and the same engine at each call."""
-    yield lambda: ENGINES[request.param](tmp_path)
+    yield ENGINES[request.param](request, tmp_path)
     wait_for(lambda: not processes_of(tmp_path), "no process of the test is left")
 
 
