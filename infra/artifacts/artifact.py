@@ -13,7 +13,9 @@ from infra.artifacts.manifest import MANIFEST_NAME, Manifest
 from infra.caches.local_copy import local_copy
 from infra.storage.filesystem import open_filesystem
 from infra.storage.filesystem import uncached as uncached  # part of this module's interface
+from infra.storage.objects import read_or_none
 from infra.storage.streams import open_file
+from infra.storage.users import read_url
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,10 @@ class Artifact:
         Raises:
             FileNotFoundError: nothing is published there.
         """
-        filesystem, path = open_filesystem(url)
-        return cls(url, Manifest.model_validate_json(filesystem.cat_file(f"{path}/{MANIFEST_NAME}")))
+        stored = read_or_none(f"{url}/{MANIFEST_NAME}")
+        if stored is None:
+            raise FileNotFoundError(f"nothing is published at {url}")
+        return cls(url, Manifest.model_validate_json(stored))
 
     @property
     def digest(self) -> str:
@@ -67,7 +71,7 @@ class Artifact:
     def local_path(self, name: str) -> Path:
         """A path that can be memory-mapped: the file itself, or a verified local copy (`$SEAWAY_CACHE`) of one in an object store."""
         url = self.url_of(name)
-        filesystem, path = open_filesystem(url)
+        filesystem, path = open_filesystem(read_url(url))
         if isinstance(filesystem, LocalFileSystem):
             return Path(path)
         (entry,) = (entry for entry in self.manifest.files if entry.name == name)

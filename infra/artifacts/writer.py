@@ -16,6 +16,7 @@ from infra.artifacts.manifest import FileEntry
 from infra.storage.errors import storage_errors
 from infra.storage.filesystem import open_filesystem
 from infra.storage.streams import NewFile, new_file
+from infra.storage.users import write_url
 
 
 class Progress(Protocol):
@@ -54,7 +55,7 @@ class Writer:
         self.scratch_url = scratch_url
         self.progress = progress
         self.saved = saved
-        self._filesystem, self._path = open_filesystem(url)
+        self._filesystem, self._path = open_filesystem(write_url(url))
         self._files: dict[str, FileEntry] = {}
 
     @property

@@ -5,8 +5,11 @@ from typing import Any
 import fsspec
 
 S3_PROTOCOLS = ("s3", "s3a")
-WITHOUT_CACHES = ("", "file", "local", "memory", "users")
+USERS_PROTOCOL = "users"
+WITHOUT_CACHES = ("", "file", "local", "memory", USERS_PROTOCOL)
 S3_TRIES = 3  # of botocore, and again of s3fs (which asks anew when a body broke off); `errors.retried` tries on
+
+fsspec.register_implementation(USERS_PROTOCOL, "infra.storage.users.UsersFileSystem")  # imported when a URL asks for it
 
 
 def open_filesystem(url: str) -> tuple[fsspec.AbstractFileSystem, str]:

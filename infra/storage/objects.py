@@ -15,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from infra.storage import local, memory, s3
 from infra.storage.errors import PermanentStorageError, TransientStorageError, error_code, retried
 from infra.storage.filesystem import open_filesystem
+from infra.storage.users import read_url, write_url
 
 CHUNK_BYTES = 32 * 1024 * 1024  # one ranged GET; large enough to hide a round trip to S3, small beside a worker's memory
 
@@ -34,6 +35,7 @@ def create_exclusive(url: str, data: bytes) -> bool:
         PermanentStorageError: storage refused, or this filesystem has no conditional create.
         TransientStorageError: storage stayed away; whether the object was created is unknown, so call again.
     """
+    url = write_url(url)
     filesystem, path = open_filesystem(url)
     create = _creator_for(filesystem, url)
 
@@ -50,6 +52,7 @@ def create_exclusive(url: str, data: bytes) -> bool:
 
 def read_or_none(url: str) -> bytes | None:
     """The whole object, or None if there is none."""
+    url = read_url(url)
     filesystem, path = open_filesystem(url)
     read = s3.read if s3.is_s3(filesystem) else _read
 
@@ -66,6 +69,7 @@ def read_or_none(url: str) -> bytes | None:
 
 def replace(url: str, data: bytes) -> None:
     """Write an object, over an older one if there is one, in one step."""
+    url = write_url(url)
     filesystem, path = open_filesystem(url)
     put = local.replace if isinstance(filesystem, LocalFileSystem) else s3.put if s3.is_s3(filesystem) else _put
     retried("write", url, lambda: put(filesystem, path, data))
@@ -76,6 +80,7 @@ def list_names(url: str) -> tuple[str, ...]:
 
     An object store may name a folder for a while after its last object went (SeaweedFS does): a name promises nothing.
     """
+    url = read_url(url)
     filesystem, path = open_filesystem(url)
 
     def attempt() -> tuple[str, ...]:
@@ -93,6 +98,7 @@ def list_names(url: str) -> tuple[str, ...]:
 
 def list_files(url: str) -> dict[str, int]:
     """Every file below a URL at any depth: name relative to it -> size in bytes. Hidden ones included."""
+    url = read_url(url)
     filesystem, path = open_filesystem(url)
 
     def attempt() -> dict[str, int]:
@@ -109,6 +115,7 @@ def read_chunks(url: str, size: int) -> Iterator[bytes]:
         FileNotFoundError: there is no such object.
         TransientStorageError: it is shorter than `size`, or storage stayed away.
     """
+    url = read_url(url)
     filesystem, path = open_filesystem(url)
 
     def chunk(start: int, end: int) -> bytes:
@@ -132,6 +139,7 @@ def sha256_of(url: str, size: int) -> str:
 
 def persist(url: str) -> None:
     """Return once everything below a URL would survive a power loss: a local disk must be asked, an object store promises it."""
+    url = write_url(url)
     filesystem, path = open_filesystem(url)
     if isinstance(filesystem, LocalFileSystem):
         retried("write", url, lambda: local.sync_tree(path))
@@ -139,6 +147,7 @@ def persist(url: str) -> None:
 
 def remove_tree(url: str) -> None:
     """Remove everything below a URL; nothing there is fine."""
+    url = write_url(url)
     filesystem, path = open_filesystem(url)
     remove = local.remove_tree if isinstance(filesystem, LocalFileSystem) else s3.remove_tree if s3.is_s3(filesystem) else _remove
 

@@ -16,6 +16,7 @@ from infra.storage.filesystem import open_filesystem
 from infra.storage.objects import sha256_of
 from infra.storage.s3 import is_s3
 from infra.storage.upload import S3Upload
+from infra.storage.users import read_url
 
 
 class NewFile(Protocol):
@@ -48,6 +49,7 @@ def open_file(url: str) -> IO[bytes]:
     Raises:
         FileNotFoundError: there is no such file.
     """
+    url = read_url(url)
     filesystem, path = open_filesystem(url)
     if isinstance(filesystem, LocalFileSystem):
         return filesystem.open(path, "rb")  # type: ignore[no-any-return]
