@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from infra.dispatch.backend import Backend
 from infra.dispatch.engines.kubernetes.config import KubernetesConfig
 from infra.dispatch.engines.local import LocalBackend
-from infra.dispatch.engines.slurm.config import SlurmConfig
 from infra.dispatch.job import Resources
 
 
@@ -30,7 +29,7 @@ class LocalConfig(BaseModel):
         return None
 
 
-EngineConfig = Annotated[LocalConfig | KubernetesConfig | SlurmConfig, Field(discriminator="kind")]
+EngineConfig = Annotated[LocalConfig | KubernetesConfig, Field(discriminator="kind")]
 
 
 def connect(engine: EngineConfig, state: Path) -> Backend:
@@ -46,10 +45,6 @@ def connect(engine: EngineConfig, state: Path) -> Backend:
             from infra.dispatch.engines.kubernetes.backend import KubernetesBackend
 
             return KubernetesBackend(engine)
-        case SlurmConfig():
-            from infra.dispatch.engines.slurm.backend import SlurmBackend
-
-            return SlurmBackend(engine, state)
 
 
 def refusal(engine: EngineConfig, resources: Resources) -> str | None:

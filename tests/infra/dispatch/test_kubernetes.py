@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from infra.artifacts.lease import claim
 from infra.artifacts.manifest import MANIFEST_NAME
@@ -16,6 +17,7 @@ from infra.dispatch.backend import EngineUnavailable, Handle, JobRejected
 from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher
 from infra.dispatch.endings import End, Ending
+from infra.dispatch.engines.choice import EngineConfig, connect
 from infra.dispatch.engines.kubernetes.backend import KubernetesBackend
 from infra.dispatch.engines.kubernetes.config import Volume
 from infra.dispatch.job import Attempt, Job, Resources, mark_cancelled
@@ -153,8 +155,14 @@ def test_credentials_that_are_not_there_are_named(kubernetes: Cluster, tmp_path:
         KubernetesBackend(kubernetes.config(in_cluster=True))
 
 
+def test_a_profile_names_the_engine_by_its_kind(kubernetes: Cluster, tmp_path: Path):
+    told = kubernetes.config().model_dump(mode="json")
+    engine = TypeAdapter[EngineConfig](EngineConfig).validate_python(told)
+    assert connect(engine, tmp_path).identity == "kubernetes:emulated/default"
+
+
 def test_knowing_the_engine_imports_no_client():
-    code = "import sys, infra.dispatch.engines.kubernetes.backend; assert 'kubernetes' not in sys.modules"
+    code = "import sys, infra.dispatch.engines.choice, infra.dispatch.engines.kubernetes.backend; assert 'kubernetes' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
