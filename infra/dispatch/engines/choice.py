@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from infra.dispatch.backend import Backend
 from infra.dispatch.engines.kubernetes.config import KubernetesConfig
 from infra.dispatch.engines.local import LocalBackend
+from infra.dispatch.engines.slurm.config import SlurmConfig
 from infra.dispatch.job import Resources
 
 
@@ -29,7 +30,7 @@ class LocalConfig(BaseModel):
         return None
 
 
-EngineConfig = Annotated[LocalConfig | KubernetesConfig, Field(discriminator="kind")]
+EngineConfig = Annotated[LocalConfig | KubernetesConfig | SlurmConfig, Field(discriminator="kind")]
 
 
 def connect(engine: EngineConfig, state: Path) -> Backend:
@@ -45,6 +46,10 @@ def connect(engine: EngineConfig, state: Path) -> Backend:
             from infra.dispatch.engines.kubernetes.backend import KubernetesBackend
 
             return KubernetesBackend(engine)
+        case SlurmConfig():
+            from infra.dispatch.engines.slurm.backend import SlurmBackend
+
+            return SlurmBackend(engine, state)
 
 
 def refusal(engine: EngineConfig, resources: Resources) -> str | None:
