@@ -102,7 +102,6 @@ class Broker:
         self._queue: list[tuple[int, str]] = []  # may name requests that are settled meanwhile
         self._leases: dict[str, Lease] = {}
         self._heard_s: dict[str, float] = {}
-        self._leaving: set[str] = set()
 
     @property
     def waiting(self) -> int:
@@ -129,10 +128,10 @@ class Broker:
         return request
 
     def lease(self, worker: str) -> Lease | None:
-        """The request that waits longest, for this worker; None if none waits or the worker is leaving."""
+        """The request that waits longest, for this worker; None if none waits."""
         self.hear(worker)
         self.tick()
-        while self._queue and worker not in self._leaving:
+        while self._queue:
             _, request_id = heapq.heappop(self._queue)
             request = self._open.get(request_id)
             if request is not None and request.lease is None:
@@ -192,17 +191,12 @@ class Broker:
                 self._leases.pop(request.lease.id)
             self._settle(request, "abandoned")
 
-    def drain(self, worker: str) -> None:
-        """The worker is leaving: it gets nothing new, and finishes what it has."""
-        self._leaving.add(worker)
-
     def leave(self, worker: str) -> None:
         """The worker is gone in good order: what it still had goes back without being held against the request."""
         for lease in [lease for lease in self._leases.values() if lease.worker == worker]:
             request = self._open[lease.request_id]
             self._release(request, None)
             self._enqueue(request)
-        self._leaving.discard(worker)
         self._heard_s.pop(worker, None)
 
     def tick(self) -> None:

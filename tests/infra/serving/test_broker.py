@@ -104,19 +104,6 @@ def test_an_abandoned_request_is_never_leased_and_its_answer_is_late():
     assert (broker.waiting, broker.leased) == (0, 0)
 
 
-def test_a_leaving_worker_finishes_what_it_has_and_gets_nothing_new():
-    broker = brokered(Clock())
-    request, other = broker.submit({}), broker.submit({})
-    lease = broker.lease("leaves")
-    broker.drain("leaves")
-    assert broker.lease("leaves") is None
-    assert lease is not None
-    assert broker.answer(lease.id, {})
-    assert request.settled == "answered"
-    broker.leave("leaves")
-    assert broker.lease("stays").request_id == other.id  # type: ignore[union-attr]
-
-
 def test_leaving_is_not_held_against_a_request():
     broker = brokered(Clock(), attempts=1)
     request = broker.submit({})
