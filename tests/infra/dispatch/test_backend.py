@@ -10,6 +10,7 @@ from infra.artifacts.lease import claim
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.backend import Backend, Handle, JobRejected
 from infra.dispatch.endings import End, Ending
+from infra.dispatch.engines.kubernetes.backend import KubernetesBackend
 from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.engines.slurm.backend import SlurmBackend
 from infra.dispatch.job import Attempt, Job, Resources, job_id
@@ -28,7 +29,16 @@ def on_slurm(request: pytest.FixtureRequest, folder: Path) -> Connect:
     return lambda: SlurmBackend(cluster.config(folder / "jobs"), folder / "state")
 
 
-ENGINES: dict[str, Callable[[pytest.FixtureRequest, Path], Connect]] = {"local": on_this_machine, "slurm": on_slurm}
+def on_kubernetes(request: pytest.FixtureRequest, folder: Path) -> Connect:
+    cluster = request.getfixturevalue("kubernetes")
+    return lambda: KubernetesBackend(cluster.config())
+
+
+ENGINES: dict[str, Callable[[pytest.FixtureRequest, Path], Connect]] = {
+    "local": on_this_machine,
+    "kubernetes": on_kubernetes,
+    "slurm": on_slurm,
+}
 MARKS = {"slurm": pytest.mark.slurm}
 
 
