@@ -28,6 +28,7 @@ class Factory:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.listeners: list[Listener] = []
+        self.signed: set[str] = set()  # Dagster's runs that this process wrote itself on
         self.running: Job | None = None  # until its artifact is there: after an interrupt, what may still be running
 
     @cached_property

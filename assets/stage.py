@@ -16,6 +16,7 @@ import dagster as dg
 
 from assets.factory import Factory, how_to_materialize
 from assets.lineage import STAGES, ConfigOf, Edge, Stage
+from assets.process import sign
 from assets.profile import Pool
 from assets.resolve import Resolved
 from assets.wanted import remember_who_wants
@@ -148,6 +149,9 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
     An interrupt doesn't say why. The job is cancelled, and the cancel confirmed, only if a person asked for
     it (the run is CANCELING); otherwise the job runs on and the next run attaches to it.
     """
+    if context.run.run_id not in factory.signed:
+        factory.signed.add(context.run.run_id)
+        sign(context.instance, context.run.run_id)
     try:
         if partition in factory.profile.live_sources and (instant := context.run.tags.get(SNAPSHOT_TAG)):
             factory.take_snapshot(partition, instant)

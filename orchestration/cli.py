@@ -76,6 +76,36 @@ def replay(
 
 
 @app.command()
+def model(
+    preset: Annotated[str, typer.Argument(help="A named model, e.g. demo, d768, snowball-67b.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    sequence_tokens: Annotated[int | None, typer.Option(help="Count FLOPs at this length; default: the preset's.", min=1)] = None,
+    step: Annotated[int | None, typer.Option(help="Also where its run stands after so many updates.", min=0)] = None,
+    head: Annotated[bool, typer.Option("--head/--no-head", help="Count the output projection.")] = True,
+    windows: Annotated[bool, typer.Option("--windows/--no-windows", help="Windowed layers see their window, not the sequence.")] = True,
+    triangle: Annotated[bool, typer.Option("--triangle/--rectangle", help="A query costs the keys before it, or its whole range.")] = False,
+    gates: Annotated[bool, typer.Option("--gates/--no-gates", help="Count the matmuls of norm and attention gates.")] = False,
+    tokens_per_s: Annotated[float | None, typer.Option(help="Also the utilisation at this speed.", min=0)] = None,
+    devices: Annotated[int, typer.Option(help="How many devices run at that speed together.", min=1)] = 1,
+    peak_flops: Annotated[float, typer.Option(help="FLOP/s of one device; default: an H100's dense bfloat16.", min=1)] = 989e12,
+) -> None:
+    """Show what a named model weighs and costs: parameters, FLOPs, tokens, rates, each with its convention."""
+    with _profile(None):
+        from model.flops import FlopConvention
+        from orchestration.model_command import show_model
+
+        show_model(
+            console,
+            preset,
+            convention=FlopConvention(head=head, windows=windows, causal="triangle" if triangle else "rectangle", gates=gates),
+            sequence_tokens=sequence_tokens,
+            step=step,
+            speed=None if tokens_per_s is None else (tokens_per_s, devices, peak_flops),
+            as_json=as_json,
+        )
+
+
+@app.command()
 def artifacts(asset: Annotated[str | None, typer.Argument(help="Only this asset.")] = None, profile: ProfileOption = None) -> None:
     """List what is published: recipe, digest, files, bytes."""
     with _profile(profile):

@@ -1,38 +1,22 @@
-"""Runs whose process died without a word.
-
-Dagster's daemon watches the processes that it launched. A run that a command executed itself would be in progress for
-ever: it holds a place in the queue of the UI's runs, and no automation touches its assets.
-"""
-
-import os
-import socket
+"""Runs whose process died without a word: they end as failed, so that they give back what they hold and can be run again."""
 
 import dagster as dg
 
-from infra.supervise.processes import start_of
+from assets.process import is_lost
 
-PROCESS_TAG = "seaway/process"
 GOING_ON = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
-def tag_of_this_process() -> str:
-    """`host/pid/start`: the value of `PROCESS_TAG` for a run that this process executes."""
-    return f"{socket.gethostname()}/{os.getpid()}/{start_of(os.getpid())}"
+def fail_lost_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Mark every such run of this machine as failed, one that was being terminated as cancelled; their ids.
 
-
-def fail_lost_runs(instance: dg.DagsterInstance) -> None:
-    """Mark every such run of this machine as failed. Their jobs go on, or have ended by themselves: that is the dispatcher's."""
-    for run in instance.get_runs(dg.RunsFilter(statuses=GOING_ON)):
-        tag = None if run.parent_run_id else run.tags.get(PROCESS_TAG)  # executed again in the UI, it has its parent's tags
-        if tag and _is_gone(tag):
-            instance.report_run_failed(run, "its process ended without a word; run the same command again to go on")
-
-
-def _is_gone(tag: str) -> bool:
-    host, pid, start = tag.rsplit("/", 2)
-    if host != socket.gethostname():
-        return False
-    try:
-        return str(start_of(int(pid))) != start
-    except ProcessLookupError:
-        return True
+    Their jobs go on, or have ended by themselves: that is the dispatcher's. Where Dagster's retries are on, the daemon
+    starts each failed one again, and it attaches to its job.
+    """
+    lost = [run for run in instance.get_runs(dg.RunsFilter(statuses=GOING_ON)) if is_lost(run)]
+    for run in lost:
+        if run.status is dg.DagsterRunStatus.CANCELING:
+            instance.report_run_canceled(run, "its process ended without a word while it was being terminated")
+        else:
+            instance.report_run_failed(run, "its process ended without a word; run it again to go on")
+    return [run.run_id for run in lost]

@@ -1,4 +1,4 @@
-"""Sensors: new files under a source's prefix start a new raw artifact of that source."""
+"""Sensors: new files under a source's prefix start a new raw artifact of that source; orphans are swept."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import dagster as dg
 from assets.partitions import PROFILE
 from ops.config import WarcSource
 from ops.crawl.listing import Entry, SourceError, fingerprint, list_entries
+from orchestration.orphans import orphans
 
 ARRIVALS = dg.define_asset_job("arrivals", dg.AssetSelection.assets("raw"), description="Take in what arrived under a source's prefix.")
 
@@ -51,4 +52,4 @@ def _mark(entry: Entry) -> str:
         return "gone"  # between the listing and now; the next tick sees it as it is then
 
 
-SENSORS = [new_warc_files]
+SENSORS = [new_warc_files, orphans]

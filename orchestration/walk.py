@@ -11,9 +11,10 @@ from dagster_shared.error import SerializableErrorInfo
 
 from assets.factory import Factory
 from assets.lineage import Stage
+from assets.process import sign
 from assets.resolve import Node
 from orchestration.errors import DemoFailedError
-from orchestration.lost_runs import PROCESS_TAG, fail_lost_runs, tag_of_this_process
+from orchestration.lost_runs import fail_lost_runs
 from orchestration.waves import Wave, waves
 
 ORIGIN = RemoteRepositoryOrigin(
@@ -53,10 +54,11 @@ def _run(job: dg.JobDefinition, factory: Factory, instance: dg.DagsterInstance, 
     run = instance.create_run_for_job(
         job,
         asset_selection=keys,
-        tags={**job.run_tags, **tags, PROCESS_TAG: tag_of_this_process()},
+        tags={**job.run_tags, **tags},
         run_config=QUIET,
         remote_job_origin=ORIGIN.get_job_origin(job.name),
     )
+    sign(instance, run.run_id)
     result = execute_run(InMemoryJob(job), run, instance)
     if not result.success:
         if factory.running is not None:  # a person pressed Ctrl-C: leave nothing behind
