@@ -8,16 +8,14 @@ The directory is `$SEAWAY_CACHE`, else a folder in TMPDIR. It may be deleted at 
 import hashlib
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from infra.caches.age import remove_older
 from infra.storage.errors import TransientStorageError, storage_errors
 from infra.storage.objects import CHUNK_BYTES, read_chunks
-
-KEPT_S = 30 * 24 * 3600.0  # since the last use
 
 _verified: dict[Path, tuple[int, int]] = {}  # what this process has hashed: (inode, size)
 
@@ -46,23 +44,12 @@ def local_copy(url: str, size: int, sha256: str, *, directory: Path | None = Non
         return path
     with storage_errors("keep a local copy in", str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-        remove_unused(folder, KEPT_S)
+        remove_older(str(folder))
         with _temporary(folder, sha256) as temporary:
             _fetch(url, size, sha256, temporary)
             os.replace(temporary, path)
     _verified[path] = _identity(path)
     return path
-
-
-def remove_unused(folder: Path, kept_s: float) -> tuple[str, ...]:
-    """Remove files that nobody used for `kept_s` seconds, by the clock of the disk they lie on; gives their names."""
-    removed = []
-    for path in sorted(folder.iterdir()):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > kept_s:
-                path.unlink()
-                removed.append(path.name)
-    return tuple(removed)
 
 
 def _fetch(url: str, size: int, sha256: str, target: Path) -> None:

@@ -46,8 +46,11 @@ def sync_tree(path: str) -> None:
 
 
 def remove_tree(filesystem: AbstractFileSystem, path: str) -> None:
-    """Remove a directory and all below it. fsspec's own `rm` would read brackets in a path as a pattern."""
-    shutil.rmtree(path)
+    """Remove a directory and all below it, or a file. fsspec's own `rm` would read brackets in a path as a pattern."""
+    if os.path.isfile(path):
+        os.unlink(path)
+    else:
+        shutil.rmtree(path)
 
 
 @contextmanager

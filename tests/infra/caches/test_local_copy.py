@@ -12,7 +12,7 @@ import pytest
 
 from infra.artifacts.store import ArtifactStore
 from infra.caches import local_copy as copies
-from infra.caches.local_copy import local_copy, remove_unused
+from infra.caches.local_copy import local_copy
 from infra.storage.errors import TransientStorageError
 from infra.storage.objects import remove_tree, replace
 from tests.infra.artifacts.builders import RECIPE, begin, publish
@@ -70,9 +70,15 @@ def test_many_readers_at_once_get_the_same_copy(stored: str, tmp_path: Path) -> 
     assert [path.name for path in (tmp_path / "files").iterdir()] == [SHA256]
 
 
-def test_what_nobody_used_for_long_goes(tmp_path: Path) -> None:
-    for name, age_s in (("old", 100), ("young", 1)):
-        (tmp_path / name).write_bytes(b"x")
-        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
-    assert remove_unused(tmp_path, kept_s=50) == ("old",)
-    assert [path.name for path in tmp_path.iterdir()] == ["young"]
+def test_a_copy_that_is_used_stays_and_one_that_is_not_goes(stored: str, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    used = local_copy(stored, len(DATA), SHA256, directory=tmp_path)
+    unused = folder / ("0" * 64)
+    unused.write_bytes(b"x")
+    for path in (used, unused):
+        os.utime(path, (time.time() - 31 * 24 * 3600,) * 2)
+    local_copy(stored, len(DATA), SHA256, directory=tmp_path)
+    replace(stored, b"another")
+    local_copy(stored, 7, hashlib.sha256(b"another").hexdigest(), directory=tmp_path)
+    assert used.exists()
+    assert not unused.exists()
