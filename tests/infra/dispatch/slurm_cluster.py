@@ -54,7 +54,7 @@ AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
-SchedulerParameters=sched_interval=1,bf_interval=1
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -67,11 +67,11 @@ InactiveLimit=0
 ReturnToService=2
 """
 _PARTITIONS = """
-PartitionName=batch Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE State=UP
-PartitionName=scrap Nodes=ALL PriorityTier=1 PreemptMode=CANCEL State=UP
 PartitionName=main Nodes=ALL PriorityTier=5 PreemptMode=OFF Default=YES State=UP
-PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF State=UP
 PartitionName=short Nodes=n1 MaxTime=1 PriorityTier=5 PreemptMode=OFF State=UP
+PartitionName=batch Nodes=n[1-2] PriorityTier=1 PreemptMode=REQUEUE State=UP
+PartitionName=scrap Nodes=n[1-2] PriorityTier=1 PreemptMode=CANCEL State=UP
+PartitionName=urgent Nodes=n[1-2] PriorityTier=10 PreemptMode=OFF State=UP
 """
 
 
@@ -115,20 +115,21 @@ class SlurmCluster:
     def stop(self) -> None:
         for name in [*(node for node in NODES if node in self._daemons), "slurmctld", "munged"]:
             self._end(name, signal.SIGTERM)
-        for pid in self._stepds():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for step in map(psutil.Process, self._stepds()):
+            for process in [step, *step.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
 
     def start_controller(self, *options: str) -> None:
         self._start("slurmctld", "-D", "-f", str(self.conf), *options)
         _wait(self._answers, "slurmctld")
 
     def save_state(self) -> None:
-        """Wait until the controller has written what it knows now; it does so within five seconds of a change."""
-        noted = self.folder / "state/job_state"
-        asked = time.time()
-        self.command("scontrol", "update", "partitionname=main", "state=up")
-        _wait(lambda: noted.exists() and noted.stat().st_mtime > asked, "the controller's state on disk")
+        """Wait until the controller has written what it knows now; it does so within five seconds of a job's change."""
+        noted, asked_s = self.folder / "state/job_state", time.time()
+        change = self.command("sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true").strip()
+        _wait(lambda: noted.exists() and noted.stat().st_mtime > asked_s, "the controller's state on disk")
+        self.command("scancel", change)
 
     def forget_jobs(self) -> None:
         """Start the controller anew without its state."""
@@ -144,9 +145,8 @@ class SlurmCluster:
 
     def lose_node(self, node: str) -> None:
         """Kill the node's daemon and everything that it runs, and have the controller know it without its time-out."""
-        below = psutil.Process(self._daemons[node].pid).children(recursive=True)
         steps = [psutil.Process(pid) for pid in self._stepds(node)]
-        below += steps + [child for step in steps for child in step.children(recursive=True)]
+        below = [*steps, *(child for step in steps for child in step.children(recursive=True))]
         self._end(node, signal.SIGKILL)
         for process in below:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -195,14 +195,13 @@ class SlurmCluster:
             daemon.kill()
             daemon.wait()
 
-    def _stepds(self, node: str | None = None) -> list[int]:
-        """Step daemons of this cluster: they outlive their slurmd, and name its folder in their environment."""
+    def _stepds(self, node: str = "") -> list[int]:
+        """Step daemons outlive their slurmd, and write over their environment; but each keeps its node's log open."""
+        logs = {str(self.folder / f"slurmd.{name}.log") for name in ([node] if node else NODES)}
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                environment = process.environ()
-                ours = environment.get("SLURM_CONF") == str(self.conf) and process.name().startswith("slurmstepd")
-                if ours and (node is None or f"spool/{node}/" in _open_paths(process)):
+                if process.name() == "slurmstepd" and logs & {file.path for file in process.open_files()}:
                     found.append(process.pid)
         return found
 
@@ -268,10 +267,6 @@ def _free_ports(count: int) -> list[int]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [one.getsockname()[1] for one in sockets]
-
-
-def _open_paths(process: psutil.Process) -> str:
-    return " ".join(connection.laddr for connection in process.net_connections("unix") if connection.laddr)
 
 
 def _found(command: str) -> str | None:
