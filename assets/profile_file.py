@@ -102,8 +102,8 @@ def _built_in(name: str) -> Path:
 
 
 def built_in_names() -> list[str]:
-    """Names of the profiles that come with Seaway."""
-    return sorted(path.stem for path in _built_in("demo").parent.glob("*.yaml"))
+    """Names of the profiles that come with Seaway; those with an underscore are only there to be extended."""
+    return sorted(path.stem for path in _built_in("demo").parent.glob("[!_]*.yaml"))
 
 
 def _text_of(path: Path, name: str) -> str:
