@@ -65,6 +65,9 @@ def _problems_of_job(jobset: Mapping[str, Any], replicated: Mapping[str, Any]) -
         found.append("podFailurePolicy: only with restartPolicy Never")
     if spec.get("completionMode") == "Indexed" and not (spec.get("completions") and spec["parallelism"] <= spec["completions"]):
         found.append("completionMode: Indexed needs completions")
+    for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
+        if rule.get("onExitCodes", {}).get("operator") == "In" and 0 in rule["onExitCodes"]["values"]:
+            found.append("podFailurePolicy: 0 must not be In the exit codes")
     names = [variable["name"] for container in pods["spec"]["containers"] for variable in container["env"]]
     if len(set(names)) != len(names):
         found.append("env: a name stands twice")

@@ -132,14 +132,30 @@ def test_a_cluster_without_jobset_is_named_as_such(kubernetes: Cluster, tmp_path
         submit(KubernetesBackend(kubernetes.config()), counting(tmp_path))
 
 
+def test_a_server_that_has_forgotten_jobset_concludes_nothing(kubernetes: Cluster, tmp_path: Path, gate: Path):
+    backend = KubernetesBackend(kubernetes.config())
+    handle = submit(backend, counting(tmp_path, gate))
+    wait_for(lambda: arrivals(gate), "the worker")
+    group = kubernetes.api.groups.pop("jobsets")
+    with pytest.raises(EngineUnavailable, match="404 page not found"):
+        backend.poll(handle)
+    kubernetes.api.groups["jobsets"] = group
+    assert backend.poll(handle).phase == "running"
+    assert backend.cancel(handle) is True
+
+
 def test_a_store_that_no_pod_can_see_is_refused(kubernetes: Cluster, tmp_path: Path):
     with pytest.raises(JobRejected, match="a folder of this machine, which no pod sees; use an s3:// root"):
         submit(KubernetesBackend(kubernetes.config(volumes=())), counting(tmp_path))
 
 
 def test_a_queue_that_does_not_exist_is_refused(kubernetes: Cluster, tmp_path: Path):
+    backend, job = KubernetesBackend(kubernetes.config(**QUEUE)), counting(tmp_path)
     with pytest.raises(JobRejected, match="no Kueue LocalQueue seaway for band interactive"):
-        submit(KubernetesBackend(kubernetes.config(**QUEUE)), counting(tmp_path))
+        submit(backend, job)
+    del kubernetes.api.groups["localqueues"]  # no Kueue at all
+    with pytest.raises(JobRejected, match="no Kueue LocalQueue seaway for band interactive"):
+        submit(backend, job)
 
 
 def test_a_missing_client_says_what_to_install(kubernetes: Cluster, monkeypatch: pytest.MonkeyPatch):
@@ -287,7 +303,7 @@ def test_a_killed_supervisor_is_the_cause_and_not_what_the_job_then_ends(kuberne
 
 
 def test_an_image_that_cannot_be_pulled_is_given_up_with_the_kubelets_words(kubernetes: Cluster, tmp_path: Path):
-    kubernetes.broken_images.add("seaway:test")
+    kubernetes.nodes.broken_images.add("seaway:test")
     offset_s = [0.0]
     backend = KubernetesBackend(kubernetes.config(start_patience_s=600), clock=lambda: time.monotonic() + offset_s[0])
     handle = submit(backend, counting(tmp_path))

@@ -24,11 +24,14 @@ class Refused(RuntimeError):  # noqa: N818 - an answer, not a fault
 
     Attributes:
         status: HTTP status; 409 is a name that is taken.
+        is_absence: whether a 404 means that there is no such object. A server that starts up, or lacks the custom
+            resource, answers 404 to everything of that kind, and knows nothing of any object.
     """
 
-    def __init__(self, status: int, words: str) -> None:
+    def __init__(self, status: int, words: str, *, is_absence: bool = False) -> None:
         super().__init__(words)
         self.status = status
+        self.is_absence = is_absence
 
 
 class ClusterApi:
@@ -93,9 +96,9 @@ class ClusterApi:
                 self._objects.get_namespaced_custom_object, _KUEUE, self._kueue_version, self._namespace, "localqueues", name
             )
         except Refused as refused:
-            if refused.status != 403:
+            if refused.status not in (403, 404):
                 raise
-            return True
+            return refused.status == 403
         return queue is not None
 
     def workload(self, jobset_uid: str) -> Found | None:
@@ -128,7 +131,7 @@ class ClusterApi:
         try:
             return self._ask(request, *arguments, **options)
         except Refused as refused:
-            if refused.status != 404:
+            if not refused.is_absence:
                 raise
             return None
 
@@ -143,10 +146,11 @@ class ClusterApi:
             # the raw answer: the generated models drop what they do not know
             return request(*arguments, **options, _request_timeout=self._timeout_s, _preload_content=False)
         except self._client.ApiException as error:
-            status, words = int(error.status or 0), _words(error)
+            status, told = int(error.status or 0), _status_of(error)
+            words = str(told.get("message") or error.body or error.reason)
             if status in _UNKNOWN or status >= 500:
                 raise EngineUnavailable(f"the API server answered {status}: {words}") from error
-            raise Refused(status, words) from error
+            raise Refused(status, words, is_absence=told.get("reason") == "NotFound") from error
         except (HTTPError, OSError) as error:
             raise EngineUnavailable(f"the API server did not answer within {self._timeout_s:.0f} s or is away: {error}") from error
 
@@ -168,9 +172,10 @@ def _connect(kubernetes: Any, config: KubernetesConfig) -> Any:
     return kubernetes.client.ApiClient(settings)
 
 
-def _words(error: Any) -> str:
-    """The message of the server's Status object, or whatever it sent."""
+def _status_of(error: Any) -> Found:
+    """The server's Status object; empty where something else answered."""
     try:
-        return str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return str(error.body or error.reason)
+        told = json.loads(error.body)
+    except (TypeError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}

@@ -16,6 +16,7 @@ from infra.dispatch.engines.kubernetes import names, placement, pools
 from infra.dispatch.engines.kubernetes.config import KubernetesConfig, NodePool, Toleration, Volume
 from infra.dispatch.environment import SOURCES, environment
 from infra.dispatch.job import Attempt, Job, job_id, read_spec
+from infra.supervise.placement import ADDRESS_VARIABLE
 
 JOBSET_API = "jobset.x-k8s.io/v1alpha2"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -158,7 +159,7 @@ def _env(job: Job, attempt: Attempt, config: KubernetesConfig) -> list[Manifest]
             "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}},
         },
         {"name": "SEAWAY_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
-        {"name": "SEAWAY_HOST_ADDRESS", "value": names.host_address(job_id(job, attempt.number), "$(SEAWAY_HOST)")},
+        {"name": ADDRESS_VARIABLE, "value": names.host_address(job_id(job, attempt.number), "$(SEAWAY_HOST)")},
     ]
     taken = {variable["name"] for variable in own}
     variables = environment(job.resources, config.env)
