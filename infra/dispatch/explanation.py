@@ -25,7 +25,7 @@ def explain(error: BaseException, *, ranks: int = 1) -> Failure:
     """Classify by type, errno and status along the chain of causes, never by words in a message.
 
     Args:
-        ranks: of the gang that the program ran in. A collective that fails in a gang shows the loss of a peer.
+        ranks: of the gang that the program ran in. A connection or a collective that breaks in a gang shows the loss of a peer.
     """
     for found in _chain(error):
         if (explained := _ending_of(found, ranks)) is not None:
@@ -52,6 +52,8 @@ def _ending_of(error: BaseException, ranks: int) -> tuple[Ending, str] | None:
             return Ending.STORAGE_AWAY, str(error)
         case OSError() if error.errno in _STORAGE_ERRNOS:
             return Ending.STORAGE_REFUSED, str(as_storage_error("write", str(error.filename or "the artifact's files"), error))
+        case ConnectionError() | EOFError() if ranks > 1:
+            return Ending.PEER_LOST, _sentence(error)
         case _ if type(error).__name__ == "JaxRuntimeError":  # by name: only model/ imports jax
             return _ending_of_xla(error, ranks)
         case _:

@@ -115,7 +115,11 @@ def gang_verdict(evidence: GangEvidence) -> tuple[Ending, str, Failure | None]:
     fallen = [end for end in evidence.ended if end.has_fallen]
     if fallen:
         cause = min(fallen, key=lambda end: (*severity(end.verdict(evidence.oom_kills)[0]), end.rank))
-        return *cause.verdict(evidence.oom_kills), cause.failure
+        ending, what = cause.verdict(evidence.oom_kills)
+        returned = [str(end.rank) for end in evidence.ended if not end.has_fallen]
+        if is_symptom(ending) and returned:
+            what += f"; rank {', '.join(returned)} had returned before"
+        return ending, what, cause.failure
     if evidence.has_rank_0:
         return Ending.UNPUBLISHED, "rank 0: the process ended with exit code 0 and published nothing", None
     return Ending.SUCCEEDED, "its ranks returned; that counts if rank 0 publishes", None

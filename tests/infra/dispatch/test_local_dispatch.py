@@ -325,7 +325,7 @@ def test_a_state_folder_that_cannot_be_made_is_one_clear_sentence(store: Artifac
 
 def test_a_job_that_this_machine_cannot_run_is_refused_with_advice(dispatcher: Dispatcher, store: ArtifactStore):
     job = job_of(store, count, CountConfig(), resources=Resources(device="v4-2048"))
-    with pytest.raises(JobFailed, match="needs 256 on 256 hosts; choose device cpu"):
+    with pytest.raises(JobFailed, match="needs 256 processes on 256 hosts; choose device cpu"):
         dispatcher.run(job)
 
 
