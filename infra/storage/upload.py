@@ -33,6 +33,8 @@ class S3Upload:
         self._buffer = bytearray()
         self._upload_id: str | None = None
         self._etags: list[str] = []
+        self._last_etag = ""
+        self._perhaps_visible = False
         self._md5s: list[bytes] = []
 
     def write(self, data: memoryview) -> None:
@@ -55,35 +57,46 @@ class S3Upload:
             PermanentStorageError: the server refuses.
         """
         if self._upload_id is None:
+            self._perhaps_visible = True
             body = bytes(self._buffer)
-            self._call("put_object", Body=body)
-            self._verify(size, sha256, hashlib.md5(body, usedforsecurity=False).hexdigest())
+            md5 = hashlib.md5(body, usedforsecurity=False).hexdigest()
+            if not self._sent("put_object", body, md5):
+                self._verify(size, sha256, md5)
         else:
             self._send_part(bytes(self._buffer))
+            self._perhaps_visible = True
             self._complete()
             joined = hashlib.md5(b"".join(self._md5s), usedforsecurity=False).hexdigest()
             self._verify(size, sha256, f"{joined}-{len(self._md5s)}")
         self._buffer.clear()
 
     def discard(self) -> None:
-        """Drop the parts that were sent. Never raises: what could not be dropped goes with the attempt (`remove_tree`)."""
+        """Drop what was sent. Never raises, and tries once: what could not be dropped goes with the attempt (`remove_tree`)."""
         self._buffer.clear()
         if self._upload_id is not None:
-            with suppress(Exception):
-                self._call("abort_multipart_upload", UploadId=self._upload_id)
+            self._drop("abort_multipart_upload", UploadId=self._upload_id)
+        if self._perhaps_visible:
+            self._drop("delete_object")
+
+    def _drop(self, operation: str, **arguments: Any) -> None:
+        with suppress(Exception):
+            self._filesystem.call_s3(operation, Bucket=self._bucket, Key=self._key, **arguments)
 
     def _send_part(self, part: bytes) -> None:
         if self._upload_id is None:
             self._upload_id = self._call("create_multipart_upload")["UploadId"]
         md5 = hashlib.md5(part, usedforsecurity=False)
-        for _ in range(
-            2
-        ):  # a part that was stored wrongly is sent once more; an ETag that is no MD5 differs again and is left to `_verify`
-            reply = self._call("upload_part", UploadId=self._upload_id, PartNumber=len(self._etags) + 1, Body=part)
-            if reply["ETag"].strip('"') == md5.hexdigest():
-                break
-        self._etags.append(reply["ETag"])
+        self._sent("upload_part", part, md5.hexdigest(), UploadId=self._upload_id, PartNumber=len(self._etags) + 1)
+        self._etags.append(self._last_etag)
         self._md5s.append(md5.digest())
+
+    def _sent(self, operation: str, body: bytes, md5: str, **arguments: Any) -> bool:
+        """Send bytes, once more if the server stored others; whether its ETag proves that it has these. One that is no MD5 never does."""
+        for _ in range(2):
+            self._last_etag = self._call(operation, Body=body, **arguments)["ETag"]
+            if self._last_etag.strip('"') == md5:
+                return True
+        return False
 
     def _complete(self) -> None:
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(self._etags, start=1)]
@@ -105,8 +118,6 @@ class S3Upload:
             raise TransientStorageError(f"can't write {self._url}: the server confirmed it and has no such object; run again") from None
         if stored["ContentLength"] == size and (stored["ETag"].strip('"') == etag or self._read_back(size) == sha256):
             return
-        with suppress(StorageError, OSError):  # a torn object must not lie there as if it were whole
-            self._call("delete_object")
         raise TransientStorageError(
             f"can't write {self._url}: the server confirmed {size} bytes and has {stored['ContentLength']} other ones; run again"
         )
