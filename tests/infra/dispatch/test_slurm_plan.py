@@ -1,5 +1,6 @@
 """What is decided about Slurm jobs, without a Slurm: options, words, reasons, the shared look."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.backend import EngineUnavailable
 from infra.dispatch.endings import Ending
+from infra.dispatch.engines.choice import connect
 from infra.dispatch.engines.slurm import script
 from infra.dispatch.engines.slurm.config import Lane, SlurmConfig
 from infra.dispatch.engines.slurm.queue import OVER, Queue, Row, parse, parse_account
@@ -226,3 +228,7 @@ def test_those_who_waited_for_a_look_that_failed_do_not_each_wait_for_their_own(
         thread.join()
     assert len(failures) == 8
     assert looker.calls <= 2
+
+
+def test_a_profile_that_names_slurm_gets_its_backend(tmp_path: Path):
+    assert connect(CONFIG, tmp_path).identity == f"slurm:lab:user {os.getuid()}:/shared/seaway"

@@ -13,7 +13,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from infra.dispatch.backend import EngineState, Handle, JobRejected
@@ -53,7 +53,7 @@ class SlurmBackend:
 
     @property
     def identity(self) -> str:
-        return f"slurm:{self._config.cluster}:{self._config.folder}"
+        return f"slurm:{self._config.cluster}:user {os.getuid()}:{self._config.folder}"  # users may not see each other's jobs
 
     def submit_or_attach(self, job: Job, attempt: Attempt) -> Handle:
         if (refusal := self._config.refusal(job.resources)) is not None:
@@ -62,7 +62,7 @@ class SlurmBackend:
         handle = Handle(job_id(job, attempt.number), attempt)
         submission = Submission(spec_url=write_spec(job, attempt), hosts=job.resources.target.hosts)
         self._memory.remember(handle, submission)
-        with storage_errors("keep locks in", str(self._state)), self._alone(handle):
+        with self._alone(handle):
             if not self._is_known(handle, submission):
                 self._submit(job, handle, submission)
         return handle
@@ -175,10 +175,12 @@ class SlurmBackend:
     @contextmanager
     def _alone(self, handle: Handle) -> Iterator[None]:
         """Submitters of one machine take turns, so that the second finds what the first queued."""
-        folder = self._state / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / str(zlib.crc32(handle.job_id.encode()) % _LOCKS)).open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        path = self._state / "locks" / str(zlib.crc32(handle.job_id.encode()) % _LOCKS)
+        with ExitStack() as stack:
+            with storage_errors("lock", str(path)):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lock = stack.enter_context(path.open("ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _of(self, handle: Handle, *, not_before_s: float | None = None) -> list[Row]:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.dispatch.backend import EngineUnavailable
+from infra.storage.errors import storage_errors
 from infra.supervise.state import write_whole
 
 FORMAT = ",".join(f"{field}:|" for field in ("JobID", "State", "RestartCnt", "Name", "Comment", "Reason"))
@@ -67,15 +68,18 @@ class Queue:
         """
         called_s = time.monotonic()
         limit_s = called_s - self._age_s if not_before_s is None else not_before_s
+        with storage_errors("keep the last look at Slurm's queue in", str(self._state)):
+            look = self._look_for(limit_s, called_s)
+        if look.failure is not None:
+            raise EngineUnavailable(look.failure)
+        return sorted((row for row in look.rows if row.name == name), key=lambda row: int(row.id))
+
+    def _look_for(self, limit_s: float, called_s: float) -> "_Look":
         self._state.mkdir(parents=True, exist_ok=True)
         with (self._state / "queue.lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             look = self._remembered()
-            if look is None or not look.serves(limit_s, called_s):
-                look = self._ask()
-        if look.failure is not None:
-            raise EngineUnavailable(look.failure)
-        return sorted((row for row in look.rows if row.name == name), key=lambda row: int(row.id))
+            return look if look is not None and look.serves(limit_s, called_s) else self._ask()
 
     def _ask(self) -> "_Look":
         asked_s = time.monotonic()
