@@ -5,6 +5,7 @@ import pytest
 from infra.artifacts.lease import LeaseLost
 from infra.dispatch.endings import Ending, PoisonedDeviceError
 from infra.dispatch.explanation import TAIL_LINES, InvalidJobError, explain
+from infra.dispatch.rendezvous import RendezvousFailed
 from infra.storage.errors import PermanentStorageError, TransientStorageError
 
 
@@ -33,6 +34,28 @@ def raised(error: BaseException, cause: BaseException | None = None) -> BaseExce
 )
 def test_an_exception_is_classified_by_its_type(error: BaseException, ending: Ending):
     assert explain(raised(error)).ending == ending
+
+
+class JaxRuntimeError(RuntimeError):
+    """Known by its name alone: infra/ may not import jax."""
+
+
+@pytest.mark.parametrize(
+    ("error", "in_a_gang", "alone"),
+    [
+        (ConnectionResetError("peer"), Ending.PEER_LOST, Ending.APPLICATION_ERROR),
+        (EOFError(), Ending.PEER_LOST, Ending.APPLICATION_ERROR),
+        (JaxRuntimeError("UNKNOWN: Gloo all-reduce failed: connection closed by peer"), Ending.PEER_LOST, Ending.APPLICATION_ERROR),
+        (JaxRuntimeError("without a status"), Ending.PEER_LOST, Ending.APPLICATION_ERROR),
+        (JaxRuntimeError("INVALID_ARGUMENT: shapes differ"), Ending.APPLICATION_ERROR, Ending.APPLICATION_ERROR),
+        (JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory"), Ending.OUT_OF_MEMORY, Ending.OUT_OF_MEMORY),
+        (RendezvousFailed("no coordinator"), Ending.RENDEZVOUS_FAILED, Ending.RENDEZVOUS_FAILED),
+        (ValueError("no"), Ending.APPLICATION_ERROR, Ending.APPLICATION_ERROR),
+    ],
+)
+def test_what_breaks_between_ranks_shows_the_loss_of_a_peer(error: Exception, in_a_gang: Ending, alone: Ending):
+    assert explain(raised(error), ranks=2).ending == in_a_gang
+    assert explain(raised(error)).ending == alone
 
 
 def test_the_cause_below_an_exception_decides():

@@ -17,6 +17,7 @@ from infra.artifacts.store import ArtifactStore
 from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher, JobCancelled, JobDetached, JobFailed
 from infra.dispatch.endings import Ending
+from infra.dispatch.engines import local
 from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.job import Job, Resources, Timeouts, attempt_directory
 from infra.dispatch.messages import Message, MessageReader, messages_url
@@ -327,6 +328,15 @@ def test_a_job_that_this_machine_cannot_run_is_refused_with_advice(dispatcher: D
     job = job_of(store, count, CountConfig(), resources=Resources(device="v4-2048"))
     with pytest.raises(JobFailed, match="needs 256 processes on 256 hosts; choose device cpu"):
         dispatcher.run(job)
+
+
+def test_chips_that_this_machine_does_not_have_are_refused_with_advice(
+    dispatcher: Dispatcher, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(local, "_chips", lambda kind: [Path("/dev/nvidia0"), Path("/dev/nvidia1")])
+    with pytest.raises(JobFailed, match="h100x8 needs 8 GPUs, this machine has 2; choose device cpu for it, a smaller one"):
+        dispatcher.run(job_of(store, count, CountConfig(), resources=Resources(device="h100x8")))
+    assert dispatcher.run(job_of(store, count, CountConfig(), resources=Resources(device="h100x1"))).how == "built"
 
 
 def test_the_store_may_be_removed_and_made_anew_over_the_same_state(dispatcher: Dispatcher, store: ArtifactStore, tmp_path: Path):

@@ -29,6 +29,17 @@ def test_beats_are_counted_but_not_more_than_a_supervisor_needs(ends: Ends, monk
     assert reader.drain() == 0
 
 
+def test_committed_checkpoints_are_counted_beside_the_beats(ends: Ends):
+    pulse, reader = ends
+    pulse.beat()
+    pulse.saved()
+    pulse.saved()
+    pulse.fail(Failure("crashed", "what? that!", ()))
+    assert reader.drain() == 1
+    assert reader.saved == 2
+    assert reader.failure == Failure("crashed", "what? that!", ())
+
+
 def test_a_failure_arrives_whole_however_large(ends: Ends):
     pulse, reader = ends
     failure = Failure("application_error", "\u2028" * 2 * MAX_CHARS, tuple("\x00" * 500 for _ in range(100)))
