@@ -1,4 +1,4 @@
-"""How the tests share two workers: whole files, and all journeys together, since they share one finished lab."""
+"""How the tests share two workers: whole files; all journeys together, since they share one finished lab; and one Ray cluster."""
 
 from pathlib import Path
 
@@ -9,5 +9,11 @@ TESTS = Path(__file__).parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        path = item.path.relative_to(TESTS)
-        item.add_marker(pytest.mark.xdist_group("journeys" if path.parts[0] == "journeys" else str(path)))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    path = item.path.relative_to(TESTS)
+    if path.parts[0] == "journeys":
+        return "journeys"
+    return "ray" if item.get_closest_marker("ray") else str(path)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from infra.dispatch.backend import Backend
 from infra.dispatch.engines.kubernetes.config import KubernetesConfig
 from infra.dispatch.engines.local import LocalBackend
+from infra.dispatch.engines.ray.config import RayConfig
 from infra.dispatch.engines.slurm.config import SlurmConfig
 from infra.dispatch.job import Resources
 
@@ -30,7 +31,7 @@ class LocalConfig(BaseModel):
         return None
 
 
-EngineConfig = Annotated[LocalConfig | KubernetesConfig | SlurmConfig, Field(discriminator="kind")]
+EngineConfig = Annotated[LocalConfig | KubernetesConfig | RayConfig | SlurmConfig, Field(discriminator="kind")]
 
 
 def connect(engine: EngineConfig, state: Path) -> Backend:
@@ -50,6 +51,10 @@ def connect(engine: EngineConfig, state: Path) -> Backend:
             from infra.dispatch.engines.slurm.backend import SlurmBackend
 
             return SlurmBackend(engine, state)
+        case RayConfig():
+            from infra.dispatch.engines.ray.backend import RayBackend
+
+            return RayBackend(engine)
 
 
 def refusal(engine: EngineConfig, resources: Resources) -> str | None:

@@ -7,8 +7,10 @@ from infra.artifacts.store import ArtifactStore
 from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher
 from infra.dispatch.engines.local import LocalBackend
+from tests.infra.dispatch import ray_cluster
 from tests.infra.dispatch.builders import processes_of, wait_for
 from tests.infra.dispatch.kubernetes_cluster import Cluster, cluster
+from tests.infra.dispatch.ray_cluster import RayCluster
 from tests.infra.dispatch.slurm_cluster import SlurmCluster, slurm_cluster
 
 
@@ -35,6 +37,21 @@ def dispatcher(store: ArtifactStore, tmp_path: Path) -> Iterator[Dispatcher]:
 def slurm() -> Iterator[SlurmCluster]:
     with slurm_cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def started_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    with ray_cluster.running(tmp_path_factory.mktemp("ray")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ray(started_ray: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayCluster]:
+    """The cluster, from within its network, with all its nodes."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", ray_cluster.TOKEN)
+    started_ray.replace_lost_nodes()
+    with started_ray.network():
+        yield started_ray
 
 
 @pytest.fixture

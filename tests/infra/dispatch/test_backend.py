@@ -12,6 +12,7 @@ from infra.dispatch.backend import Backend, Handle, JobRejected
 from infra.dispatch.endings import End, Ending
 from infra.dispatch.engines.kubernetes.backend import KubernetesBackend
 from infra.dispatch.engines.local import LocalBackend
+from infra.dispatch.engines.ray.backend import RayBackend
 from infra.dispatch.engines.slurm.backend import SlurmBackend
 from infra.dispatch.job import Attempt, Job, Resources, job_id
 from tests.infra.dispatch.builders import job_of, processes_of, wait_for
@@ -29,6 +30,11 @@ def on_slurm(request: pytest.FixtureRequest, folder: Path) -> Connect:
     return lambda: SlurmBackend(cluster.config(folder / "jobs"), folder / "state")
 
 
+def on_ray(request: pytest.FixtureRequest, folder: Path) -> Connect:
+    cluster = request.getfixturevalue("ray")
+    return lambda: RayBackend(cluster.config())
+
+
 def on_kubernetes(request: pytest.FixtureRequest, folder: Path) -> Connect:
     cluster = request.getfixturevalue("kubernetes")
     return lambda: KubernetesBackend(cluster.config())
@@ -38,8 +44,9 @@ ENGINES: dict[str, Callable[[pytest.FixtureRequest, Path], Connect]] = {
     "local": on_this_machine,
     "kubernetes": on_kubernetes,
     "slurm": on_slurm,
+    "ray": on_ray,
 }
-MARKS = {"slurm": pytest.mark.slurm}
+MARKS = {"slurm": pytest.mark.slurm, "ray": pytest.mark.ray}
 
 
 @pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(ENGINES)])
