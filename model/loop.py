@@ -87,6 +87,7 @@ def run_to_end(
             score(position)
         if position.step == run.end_step or due(position.step):
             checkpoints.save(position.step, to_arrays(position.state), position.tracker.journal())
+            out.saved()
     return position
 
 
