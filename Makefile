@@ -19,8 +19,8 @@ test: .venv/installed ## unit, property, journey and real-data tests
 bench: .venv/installed ## ratios against named peers, in one run
 	@$(BIN)/python -m tests.benchmarks
 
-simulate: .venv/installed ## the dispatcher under faults, SEEDS=5000 seeds
-	@SEAWAY_SIMULATION_SEEDS=$(or $(SEEDS),5000) $(BIN)/python -m pytest tests/simulation
+simulate: .venv/installed ## dispatch under faults: SEEDS=10000 worlds over SEAWAY_SIMULATION_JOBS processes
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000)
 
 lint: .venv/installed ## format, style, types, import directions
 	@$(BIN)/ruff format --check .
