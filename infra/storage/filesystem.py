@@ -15,8 +15,8 @@ fsspec.register_implementation(USERS_PROTOCOL, "infra.storage.users.UsersFileSys
 def open_filesystem(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """The filesystem of a URL, with listing caches off, and the path inside it."""
     filesystem, path = fsspec.url_to_fs(url, **uncached(url))
-    if _protocol(url) in S3_PROTOCOLS:
-        filesystem.retries = S3_TRIES  # 5 x 5 tries of 15 s each would let a server that swallows requests stop us for minutes
+    if _protocol(url) in S3_PROTOCOLS and filesystem.retries != S3_TRIES:
+        _limit_waiting(filesystem)
     return filesystem, path
 
 
@@ -26,6 +26,18 @@ def uncached(url: str) -> dict[str, Any]:
     if protocol in S3_PROTOCOLS:
         return {"use_listings_cache": False, "config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": S3_TRIES}}}
     return {} if protocol in WITHOUT_CACHES else {"use_listings_cache": False}
+
+
+def _limit_waiting(filesystem: fsspec.AbstractFileSystem) -> None:
+    """A server that swallows requests must end in an error, soon.
+
+    5 x 5 tries of 15 s each are minutes. And a body that is announced (`Expect: 100-continue`, botocore's habit) is held
+    back by aiohttp until the server asks for it, without any time-out: a PUT to a silent server never returned (measured).
+    """
+    from botocore.handlers import add_expect_header  # type: ignore[import-untyped]
+
+    filesystem.s3.meta.events.unregister("before-call.s3", add_expect_header)
+    filesystem.retries = S3_TRIES
 
 
 def _protocol(url: str) -> str:
