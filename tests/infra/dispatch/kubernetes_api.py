@@ -140,6 +140,8 @@ class ApiServer:
         if uid not in (None, found["metadata"]["uid"]):
             return 409, _status(409, "Conflict", "the UID in the precondition does not match the UID in record")
         found["metadata"].setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
+        if body.get("propagationPolicy") == "Foreground":
+            found["metadata"]["finalizers"] = ["foregroundDeletion"]
         return 200, found
 
     def _log(self, pod: Object | None, tail: int) -> tuple[int, Object | str]:

@@ -168,7 +168,7 @@ class Cluster:
         ]
         status, spec = jobset.setdefault("status", {"conditions": []}), jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
         if "deletionTimestamp" in jobset["metadata"]:
-            if not pods:
+            if not pods or not jobset["metadata"].get("finalizers"):
                 self._collect(jobset)
             for pod in pods:
                 _delete(pod)
