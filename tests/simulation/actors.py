@@ -13,7 +13,7 @@ from greenlet import getcurrent, greenlet
 
 from tests.simulation.history import Violation
 
-MAX_TURNS = 50_000
+MAX_TURNS = 100_000
 EPOCH_S = 1_800_000_000.0
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from fsspec import AbstractFileSystem
 
+from infra.storage.filesystem import S3_TRIES
 from tests.simulation.actors import Scheduler
 
 SLOW_S = 200.0  # longer than it takes to be thought dead
@@ -37,7 +38,7 @@ class Weather:
     torn: float = 0.0
     late: float = 0.0
     slow: float = 0.0
-    late_s: float = 15.0
+    late_s: float = 5.0
     outage_s: tuple[float, float] = (0.0, 0.0)
 
 
@@ -156,6 +157,7 @@ class SimulatedS3(AbstractFileSystem):
     """What `infra.storage` asks of s3fs, on a simulated bucket."""
 
     protocol = "s3"
+    retries = S3_TRIES  # nothing to limit here
     bucket: ClassVar[Bucket]
 
     def call_s3(self, operation: str, *, Bucket: str, Key: str = "", **arguments: Any) -> dict[str, Any]:

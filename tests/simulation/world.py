@@ -88,7 +88,7 @@ class Plan:
                 lost_reply=chance(0.2),
                 contended=chance(0.5),
                 torn=chance(0.2),
-                late=chance(0.3),
+                late=chance(0.1),
                 slow=chance(0.02),
                 outage_s=(begin, begin + draw.choice((0.0, 0.0, 120.0))),
             ),
