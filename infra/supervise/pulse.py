@@ -78,10 +78,11 @@ class PulseReader:
         self.descriptor = descriptor
         self.failure: Failure | None = None
         self.saved = 0
+        self.is_open = True
         self._told = b""
 
     def drain(self) -> int:
-        """Read what is there; give the number of beats in it."""
+        """Read what is there; give the number of beats in it. `is_open` turns False when the worker has closed its end."""
         beats = 0
         while data := self._read():
             dots, brace, rest = (b"", b"", data) if self._told else data.partition(b"{")
@@ -95,9 +96,11 @@ class PulseReader:
 
     def _read(self) -> bytes:
         try:
-            return os.read(self.descriptor, 65_536)
+            data = os.read(self.descriptor, 65_536)
         except BlockingIOError:
             return b""
+        self.is_open = bool(data)
+        return data
 
 
 def _last_lines(lines: tuple[str, ...]) -> list[str]:

@@ -43,7 +43,7 @@ class Ranks:
 
     def wait(self, timeout_s: float) -> set[int]:
         """Sleep until a beat, a signal, a ring or the time-out; give the signals that came."""
-        heard = [worker.pulse.descriptor for worker in self._workers if worker.alive]
+        heard = [worker.pulse.descriptor for worker in self._workers if worker.alive and worker.pulse.is_open]
         select.select([*heard, self.wake_up.descriptor], [], [], max(0.0, timeout_s))
         signals = self.wake_up.signals()
         self._reap()

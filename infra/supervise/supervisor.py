@@ -12,7 +12,7 @@ from infra.dispatch.gang import declare_fallen, record_end
 from infra.dispatch.job import Spec, read_spec
 from infra.storage.errors import StorageError
 from infra.supervise.lease_keeper import LeaseKeeper
-from infra.supervise.peers import PeerWatch
+from infra.supervise.peers import INTERVAL_S, PeerWatch
 from infra.supervise.ranks import Ranks
 from infra.supervise.sight import is_published, say
 from infra.supervise.state import ENDED_NAME, write_whole
@@ -20,8 +20,8 @@ from infra.supervise.verdict import Evidence, GangEvidence, RankEnd, Stop, gang_
 from infra.supervise.watch import Watch, ended
 from infra.supervise.worker_process import WorkerProcess
 
+PEERS_NOTICE_S = 2 * INTERVAL_S  # in which other hosts show their stacks, too: what is killed here would change them
 STORAGE_PATIENCE_S = 300.0  # how long the end of an attempt waits for storage that is away
-_CLOCKS = (Ending.STALLED, Ending.TIMED_OUT)
 _AT_ONCE = (Ending.PEER_LOST, Ending.OUT_OF_MEMORY)  # nothing that such a rank could still do counts
 
 
@@ -70,8 +70,10 @@ class Supervisor:
             return
         if stop is not None:
             say(f"stopping {_named(alive)}: {stop.what}")
-            if stop.ending in _CLOCKS:
+            if stop.show_stacks:
                 self.ranks.dump_stacks()
+                if self.ranks.placement.hosts > 1 and stop.ending is not Ending.PEER_LOST:
+                    self.ranks.wait_for_end(PEERS_NOTICE_S)
             self.ranks.stop(0.0 if stop.ending in _AT_ONCE else grace_s)
             return
         if any(rank.has_fallen for rank in by_themselves):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from infra.dispatch.endings import EXIT_CODES, Ending, describe, ending_of, is_symptom, severity
 from infra.supervise.pulse import Failure
 
-_CLOCKS = (Ending.STALLED, Ending.TIMED_OUT)
+CLOCKS = (Ending.STALLED, Ending.TIMED_OUT)
 # What the supervisor's own steps after an expired clock may end as. SIGUSR1 kills a worker that can't dump its stacks yet;
 # the dump walks the frames of threads that go on running, and may fall over one with SIGSEGV (seen once in 1,600 tests).
 _OURS = (0, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGUSR1, -signal.SIGSEGV)
@@ -15,10 +15,11 @@ _OURS = (0, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGUSR1, -signal.SIGSEGV)
 
 @dataclass(frozen=True)
 class Stop:
-    """Why the supervisor ended the worker."""
+    """Why the supervisor ended the workers. `show_stacks` asks for every thread's stack in the log before that."""
 
     ending: Ending
     what: str
+    show_stacks: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def verdict(evidence: Evidence) -> tuple[Ending, str]:
     stop, code = evidence.stop, evidence.returncode
     if evidence.published:
         return Ending.SUCCEEDED, _published(evidence)
-    if stop is not None and (stop.ending not in _CLOCKS or (code in _OURS and evidence.failure is None)):
+    if stop is not None and (stop.ending not in CLOCKS or (code in _OURS and evidence.failure is None)):
         return stop.ending, stop.what
     if evidence.failure is not None:
         return Ending(evidence.failure.ending), evidence.failure.what

@@ -11,8 +11,9 @@ from infra.supervise.memory import MemoryWatch
 from infra.supervise.peers import PeerWatch
 from infra.supervise.ranks import Ranks
 from infra.supervise.sight import is_cancelled, is_published
-from infra.supervise.verdict import RankEnd, Stop, is_explained
+from infra.supervise.verdict import CLOCKS, RankEnd, Stop, is_explained
 
+SAME_MOMENT_S = 1.0  # ranks that fell silent so close together can't be told apart: one waited for the other
 SETTLE_S = 2.0  # how long a symptom waits for its cause: a process that dumps core ends long after its peers noticed
 _ASKED_TO_STOP = {signal.SIGTERM, signal.SIGINT}
 
@@ -75,7 +76,7 @@ class Watch:
             return self._asked_to_stop()
         if self._peers is not None and self._peers.fallen is not None:
             fallen = self._peers.fallen
-            return Stop(Ending.PEER_LOST, f"host {fallen.host} fell first: {fallen.end.what}")
+            return Stop(Ending.PEER_LOST, f"host {fallen.host} fell first: {fallen.end.what}", fallen.end.ending in CLOCKS)
         if (excess := self._memory.excess(now_s)) is not None:
             return Stop(Ending.OUT_OF_MEMORY, excess)
         return self._expired(now_s)
@@ -86,16 +87,23 @@ class Watch:
         return Stop(Ending.PREEMPTED, "the supervisor was told to stop (SIGTERM) and nobody had cancelled the job")
 
     def _expired(self, now_s: float) -> Stop | None:
-        """The rank whose clock ran out first: one that stopped before its peers, who then waited for it in vain."""
-        alive = [(self._clocks[worker.rank], worker.rank) for worker in self._ranks.alive]
-        clocks, rank = min(alive, key=lambda entry: (entry[0].next_deadline_s(), entry[1]))
-        expired = clocks.expired(now_s)
+        """The ranks whose clock ran out first: that stopped before their peers, who then waited for them in vain."""
+        alive = [self._clocks[worker.rank] for worker in self._ranks.alive]
+        first = min(alive, key=lambda clocks: clocks.next_deadline_s())
+        expired = first.expired(now_s)
         if expired is None:
             return None
         if expired == "wall":
-            return Stop(Ending.TIMED_OUT, sentence(expired, clocks))
-        who = "" if self._ranks.placement.ranks == 1 else f"rank {rank}: "
-        return Stop(Ending.STALLED, f"{who}{sentence(expired, clocks)}")
+            return Stop(Ending.TIMED_OUT, sentence(expired, first), show_stacks=True)
+        return Stop(Ending.STALLED, f"{self._silent_with(first)}{sentence(expired, first)}", show_stacks=True)
+
+    def _silent_with(self, first: Clocks) -> str:
+        """Which ranks of a gang fell silent with the first one."""
+        if self._ranks.placement.ranks == 1:
+            return ""
+        until_s = first.next_deadline_s() + SAME_MOMENT_S
+        silent = [worker.rank for worker in self._ranks.alive if self._clocks[worker.rank].next_deadline_s() <= until_s]
+        return f"rank{'s' if len(silent) > 1 else ''} {', '.join(map(str, silent[:8]))}{' ...' if len(silent) > 8 else ''}: "
 
     def _next_deadline_s(self) -> float:
         clocks = (self._clocks[worker.rank].next_deadline_s() for worker in self._ranks.alive)

@@ -25,6 +25,7 @@ class GangConfig(ProgramConfig):
     fault_rank: int = execution_only(1)
     fault_step: int = execution_only(3)  # a step of the loop, the first is 0; -1 is before the rendezvous
     once: bool = execution_only(True)
+    pace_s: float | None = execution_only(None)  # each rank for itself, a step every so many seconds
 
 
 class GangStats(Stats):
@@ -42,7 +43,10 @@ def march(config: GangConfig, out: Writer) -> GangStats:
     first, total = _resume(out)
     for step in range(first, config.steps):
         _perhaps_go_wrong(config, member, step)
-        total = total / 2 + meeting.sum_of(float((member.rank + 1) * (step + 1)))
+        if config.pace_s is None:
+            total = total / 2 + meeting.sum_of(float((member.rank + 1) * (step + 1)))
+        else:
+            time.sleep(config.pace_s)
         out.progress(step + 1, config.steps, "steps", sum=total)
         _perhaps_save(config, member, out, step + 1, total)
     if member.rank == 0:

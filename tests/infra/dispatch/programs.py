@@ -161,6 +161,14 @@ def _leave_a_child(out: Writer) -> CountStats:
     return CountStats(numbers=1)
 
 
+def _leave_a_daemon(out: Writer) -> CountStats:
+    """A process that left its group and its session, and whose parent is gone."""
+    middle = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"
+    subprocess.run([sys.executable, "-c", middle], check=True)
+    out.write_json("child.json", {})
+    return CountStats(numbers=1)
+
+
 FAULTS = {
     "raise": _raise,
     "exit_zero": _exit_zero,
@@ -171,6 +179,7 @@ FAULTS = {
     "disk_full": _disk_full,
     "hide_bytes": _hide_bytes,
     "leave_a_child": _leave_a_child,
+    "leave_a_daemon": _leave_a_daemon,
 }
 
 

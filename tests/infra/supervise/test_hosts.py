@@ -88,6 +88,7 @@ def test_a_rank_stopped_on_one_host_stalls_the_gang_and_leaves_nothing_running(s
     codes = {process.wait(120) for process in start(job, 0, 1)}
     assert codes <= {124, 76}
     assert conclusion(job, 2).ending is Ending.STALLED
+    assert "sum_of" in (tmp_path / "log-0.txt").read_text(), "who waits for the stopped rank shows where, whichever host was first"
 
 
 def test_a_host_whose_supervisor_was_killed_is_missing_and_its_peers_end(store: ArtifactStore, tmp_path: Path, start: Start):

@@ -74,6 +74,18 @@ def test_a_pipe_that_nobody_reads_does_not_stop_the_work():
     os.close(write)
 
 
+def test_a_closed_pipe_is_known_as_such_so_that_nobody_waits_for_it_busily():
+    read, write = os.pipe()
+    reader = PulseReader(read)
+    assert reader.drain() == 0
+    assert reader.is_open
+    os.write(write, b"..")
+    os.close(write)
+    assert reader.drain() == 2
+    assert not reader.is_open
+    os.close(read)
+
+
 def test_without_a_supervisor_a_worker_is_silent(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("SEAWAY_PULSE_FD", raising=False)
     pulse = Pulse.of_environment()

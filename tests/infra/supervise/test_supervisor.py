@@ -50,7 +50,16 @@ def ended(job: Job, tmp_path: Path) -> int:
 
 @pytest.mark.parametrize(
     ("fault", "code"),
-    [("raise", 1), ("exit_zero", 70), ("memory", 71), ("disk_full", 74), ("poison", 125), ("crash", 134), ("leave_a_child", 0)],
+    [
+        ("raise", 1),
+        ("exit_zero", 70),
+        ("memory", 71),
+        ("disk_full", 74),
+        ("poison", 125),
+        ("crash", 134),
+        ("leave_a_child", 0),
+        ("leave_a_daemon", 0),
+    ],
 )
 def test_the_exit_code_tells_the_ending(store: ArtifactStore, tmp_path: Path, fault: str, code: int):
     job = job_of(store, fail, FaultConfig(fault=fault))
