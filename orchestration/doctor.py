@@ -26,6 +26,7 @@ from orchestration.errors import CommandError, UnwellError
 from orchestration.hello import require_answer, say_hello, targets_of
 from orchestration.instance import open_instance, where_records_lie
 from orchestration.slots import held_by_the_dead
+from orchestration.standing import standing
 
 GIB = 1024**3
 Check = Callable[[], str]
@@ -42,7 +43,10 @@ def examine(console: Console, wait_s: float) -> None:
         UnwellError: names the checks that failed.
     """
     console.print(f"profile {PROFILE.name}")
-    failed = _run(console, {"machine": _machine, "storage": _storage, "sources": _sources, "catalog": _catalog})
+    failed = _run(
+        console,
+        {"machine": _machine, "storage": _storage, "sources": _sources, "jobs": lambda: standing(FACTORY.store), "catalog": _catalog},
+    )
     failed += _run(console, {"dagster": _dagster, "pools": _pools})
     unreachable = _run(console, {f"engine {PROFILE.backend.kind}": lambda: require_answer(FACTORY.backend)})
     failed += unreachable
