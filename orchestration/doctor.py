@@ -15,6 +15,7 @@ from assets.partitions import PROFILE
 from infra.catalog.catalog import Catalog
 from infra.catalog.engine import CatalogError
 from infra.dispatch.backend import EngineUnavailable
+from infra.dispatch.engines.choice import answer_of
 from infra.dispatch.outcome import JobFailed
 from infra.storage.objects import create_exclusive, read_or_none, remove_tree, replace
 from ops.crawl.listing import SourceError
@@ -23,7 +24,7 @@ from ops.decontaminate.evaluations import observe as observe_evaluation
 from ops.observe import observe
 from orchestration.definitions import FACTORY
 from orchestration.errors import CommandError, UnwellError
-from orchestration.hello import require_answer, say_hello, targets_of
+from orchestration.hello import say_hello, targets_of
 from orchestration.instance import open_instance, where_records_lie
 from orchestration.slots import held_by_the_dead
 from orchestration.standing import standing
@@ -48,7 +49,7 @@ def examine(console: Console, wait_s: float) -> None:
         {"machine": _machine, "storage": _storage, "sources": _sources, "jobs": lambda: standing(FACTORY.store), "catalog": _catalog},
     )
     failed += _run(console, {"dagster": _dagster, "pools": _pools})
-    unreachable = _run(console, {f"engine {PROFILE.backend.kind}": lambda: require_answer(FACTORY.backend)})
+    unreachable = _run(console, {f"engine {PROFILE.backend.kind}": lambda: answer_of(PROFILE.backend, FACTORY.backend)})
     failed += unreachable
     if not unreachable and "storage" not in failed:
         with console.status(f"hello jobs on {', '.join(sorted(targets_of(PROFILE)))}"):

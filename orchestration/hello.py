@@ -11,11 +11,11 @@ from assets.lineage import STAGES
 from assets.profile import Profile
 from infra.artifacts.recipe import payload_of, recipe_of
 from infra.artifacts.store import ArtifactStore
-from infra.dispatch.backend import Backend, EngineUnavailable, Handle
+from infra.dispatch.backend import EngineUnavailable
 from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher, Interruption
 from infra.dispatch.engines.choice import refusal
-from infra.dispatch.job import Attempt, Job, Resources
+from infra.dispatch.job import Job, Resources
 from infra.dispatch.outcome import JobCancelled
 from infra.storage.objects import remove_tree
 from ops.hello import HelloConfig
@@ -55,17 +55,6 @@ def say_hello(factory: Factory, wait_s: float) -> dict[str, Callable[[], str]]:
         sent = {name: pool.submit(_hello, factory, store, name, target, wait_s) for name, target in targets.items()}
     remove_tree(root)
     return {name: future.result for name, future in sent.items()}
-
-
-def require_answer(backend: Backend) -> str:
-    """Ask the engine about an attempt that nobody made: an engine that answers knows nothing of it.
-
-    Raises:
-        EngineUnavailable: it does not answer.
-    """
-    uid = uuid.uuid4().hex[:16]
-    backend.poll(Handle(f"doctor-{uid[:12]}-a1", Attempt(1, uid)))
-    return f"{backend.identity} answers"
 
 
 def _hello(factory: Factory, store: ArtifactStore, device: str, target: Target, wait_s: float) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 import dagster as dg
 import yaml
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from assets.profile import Profile
 from orchestration.errors import UnusableInstanceError
@@ -46,6 +47,10 @@ def open_instance(profile: Profile) -> dg.DagsterInstance:
     """
     prepare_home(profile)
     try:
+        if profile.storage.dagster:
+            create_engine(
+                profile.storage.dagster, poolclass=NullPool
+            ).connect().close()  # Dagster itself tries five times and prints each traceback
         instance = dg.DagsterInstance.get()
         for pool, slots in profile.concurrency.pools.items():
             instance.event_log_storage.set_concurrency_slots(pool, slots)

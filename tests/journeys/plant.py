@@ -22,7 +22,7 @@ from orchestration.instance import open_instance
 from orchestration.slots import held_by_the_dead
 from tests.journeys.lab import PROFILE, Lab
 
-PATIENCE_S = 150
+PATIENCE_S = 300  # of one step, on a machine that others use too
 Part = Literal["code", "daemon", "web"]
 
 LAUNCH = """mutation ($assets: [AssetKeyInput!], $tags: [ExecutionTag!]) {

@@ -5,15 +5,16 @@ A config is a frozen model with a literal `kind`, and says with `refusal` what i
 
 from pathlib import Path
 from typing import Annotated, Literal
+from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.dispatch.backend import Backend
+from infra.dispatch.backend import Backend, Handle, JobRejected
 from infra.dispatch.engines.kubernetes.config import KubernetesConfig
 from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.engines.ray.config import RayConfig
 from infra.dispatch.engines.slurm.config import SlurmConfig
-from infra.dispatch.job import Resources
+from infra.dispatch.job import Attempt, Resources
 
 
 class LocalConfig(BaseModel):
@@ -55,6 +56,25 @@ def connect(engine: EngineConfig, state: Path) -> Backend:
             from infra.dispatch.engines.ray.backend import RayBackend
 
             return RayBackend(engine)
+
+
+def answer_of(engine: EngineConfig, backend: Backend) -> str:
+    """Ask the engine something that only it can answer; a sentence that says which engine answered.
+
+    Raises:
+        EngineUnavailable, JobRejected: it does not answer, or is another one than the config says.
+    """
+    if isinstance(engine, SlurmConfig):
+        from infra.dispatch.engines.slurm.commands import Commands
+
+        found = Commands(engine).cluster()
+        if found != engine.cluster:
+            raise JobRejected(
+                f"Slurm here is cluster {found!r}, the profile means {engine.cluster!r}; correct the backend's cluster or conf"
+            )
+    uid = uuid4().hex[:16]
+    backend.poll(Handle(f"doctor-{uid[:12]}-a1", Attempt(1, uid)))  # nobody made it: an engine that answers knows nothing of it
+    return f"{backend.identity} answers"
 
 
 def refusal(engine: EngineConfig, resources: Resources) -> str | None:
