@@ -104,6 +104,16 @@ def test_a_spec_url_with_spaces_and_quotes_reaches_the_batch_script_whole():
     assert "'/a b/it'\"'\"'s/job.json'" in script.batch_script("/p", "/a b/it's/job.json", "a" * 16, "{node}")
 
 
+@pytest.mark.parametrize("argument", ["--requeue", "--job-name=mine", "-d afterok:7", "--array=1-9"])
+def test_an_argument_that_would_mix_attempts_up_is_refused(argument: str):
+    with pytest.raises(ValueError, match="is set by Seaway"):
+        Lane(arguments=(argument,))
+
+
+def test_an_argument_that_only_begins_like_one_is_passed_on():
+    assert Lane(arguments=("--nodelist=n1", "--network=x")).arguments == ("--nodelist=n1", "--network=x")
+
+
 @pytest.mark.parametrize("folder", ["relative", "/with/%j", "/with\\backslash"])
 def test_a_folder_that_slurm_would_expand_is_refused(folder: str):
     with pytest.raises(ValueError, match="absolute path"):

@@ -70,18 +70,17 @@ class SlurmBackend:
     def poll(self, handle: Handle) -> EngineState:
         if (end := self._memory.end(handle)) is not None:
             return EngineState("ended", end)
-        submission = self._memory.submission(handle)
-        if submission is None:
-            return EngineState("ended", End(ending=Ending.NEVER_STARTED, what="it was never handed to Slurm"))
-        asked_s = time.monotonic()
+        submission, asked_s = self._memory.submission(handle), time.monotonic()
         rows = self._of(handle)
         if all(row.is_over for row in rows):  # an older look must not conclude
             rows = self._of(handle, not_before_s=asked_s)
         living = [row for row in rows if not row.is_over]
-        if not living:
-            return self._concluded(handle, submission, rows)
-        self._end_what_must_not_run(submission, rows)
-        return EngineState("running" if any(not row.is_waiting for row in living) else "pending")
+        if living:
+            self._end_what_must_not_run(submission, rows)
+            return EngineState("running" if any(not row.is_waiting for row in living) else "pending")
+        if submission is None:
+            return EngineState("ended", End(ending=Ending.NEVER_STARTED, what="it was never handed to Slurm"))
+        return self._concluded(handle, submission, rows)
 
     def cancel(self, handle: Handle) -> bool:
         submission = self._memory.submission(handle)
@@ -153,8 +152,10 @@ class SlurmBackend:
             return None
         return parse_account(self._commands.ask("sacct", "-X", "-n", "-P", "-j", holder.job, "-o", "JobID,State"))
 
-    def _end_what_must_not_run(self, submission: Submission, rows: list[Row]) -> None:
+    def _end_what_must_not_run(self, submission: Submission | None, rows: list[Row]) -> None:
         """Jobs that lost the race for the attempt, that were requeued, or that no time will start."""
+        if submission is None:  # somebody cleaned the folder: who holds the attempt is not known here
+            return
         living = [row for row in rows if not row.is_over]
         doomed = [row.id for row in living if row.restarts]
         if len(rows) > 1 and (holder := holder_of(submission.directory)) is not None:

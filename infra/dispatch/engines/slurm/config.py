@@ -1,11 +1,16 @@
 """What a lab says about its Slurm: which cluster, which shared folder, and what a priority band means there."""
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from infra.dispatch.job import Band, Resources
+
+_SET_BY_SEAWAY = re.compile(
+    r"--?(requeue|no-requeue|job-name|comment|dependency|array|output|open-mode|nodes|ntasks|wait|parsable|J|d|a|o|N|n|W)\b"
+)
 
 
 class Lane(BaseModel):
@@ -17,6 +22,13 @@ class Lane(BaseModel):
     qos: str | None = None
     account: str | None = None
     arguments: tuple[str, ...] = Field(default=(), description="further arguments of sbatch, such as --reservation=x")
+
+    @field_validator("arguments")
+    @classmethod
+    def _leave_what_keeps_attempts_apart_alone(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        if taken := [argument for argument in arguments if _SET_BY_SEAWAY.match(argument)]:
+            raise ValueError(f"slurm: {', '.join(taken)} is set by Seaway for each job; leave it out of a band's arguments")
+        return arguments
 
 
 class SlurmConfig(BaseModel):
