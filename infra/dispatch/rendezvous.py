@@ -49,8 +49,10 @@ class Membership:
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> "Membership":
         """What the supervisor told; a gang of one where there is none."""
-        numbers = [int(environment.get(name, default)) for name, default in zip(RANK_VARIABLES, ("0", "1", "0", "1"), strict=True)]
-        return cls(*numbers, environment.get(DIRECTORY_VARIABLE, ""), environment.get(ADDRESS_VARIABLE, "127.0.0.1"))
+        alone = zip(RANK_VARIABLES, ("0", "1", "0", "1"), strict=True)
+        rank, size, local_rank, local_size = (int(environment.get(name, default)) for name, default in alone)
+        directory, address = environment.get(DIRECTORY_VARIABLE, ""), environment.get(ADDRESS_VARIABLE, "127.0.0.1")
+        return cls(rank, size, local_rank, local_size, directory, address)
 
     def join(self, connect: Connect, *, patience_s: float = PATIENCE_S) -> None:
         """Come together: call `connect(coordinator's host:port, size, rank)`, which may block until all are there.

@@ -39,7 +39,10 @@ def march(config: GangConfig, out: Writer) -> GangStats:
     _say_who_is_there(config, member)
     _perhaps_go_wrong(config, member, -1)
     meeting = _Meeting()
-    member.join(meeting.connect)
+    if config.fault == "steal_port" and member.rank == 0 and _is_first_time(config):
+        member.join(lambda address, size, rank: _connect_too_late(meeting, address, size, rank))
+    else:
+        member.join(meeting.connect)
     first, total = _resume(out)
     for step in range(first, config.steps):
         _perhaps_go_wrong(config, member, step)
@@ -166,13 +169,26 @@ def _perhaps_save(config: GangConfig, member: Membership, out: Writer, step: int
 def _perhaps_go_wrong(config: GangConfig, member: Membership, step: int) -> None:
     if config.fault not in FAULTS or (member.rank, step) != (config.fault_rank, config.fault_step):
         return
-    if config.once and config.marks is not None:
-        mark = Path(config.marks) / "went_wrong"
-        if mark.exists():
-            return
-        mark.touch()
+    if not _is_first_time(config):
+        return
     print(f"goes wrong: {config.fault}", flush=True)
     FAULTS[config.fault]()
+
+
+def _is_first_time(config: GangConfig) -> bool:
+    """Whether it is still to go wrong."""
+    mark = Path(config.marks or "") / "went_wrong"
+    if config.once and mark.exists():
+        return False
+    mark.touch()
+    return True
+
+
+def _connect_too_late(meeting: "_Meeting", address: str, size: int, rank: int) -> None:
+    """A stranger binds the port between the pick and the bind."""
+    host, port = address.rsplit(":", 1)
+    with socket.create_server((host, int(port))):
+        meeting.connect(address, size, rank)
 
 
 def _raise() -> None:

@@ -154,6 +154,17 @@ def test_a_gang_that_never_meets_is_an_infrastructure_loss(strict: Dispatcher, g
     assert failed.value.ending is Ending.STALLED
 
 
+def test_a_gang_whose_port_was_taken_costs_infrastructure_and_the_next_attempt_picks_another(
+    dispatcher: Dispatcher, gang: Callable[..., Job]
+):
+    job = gang(ranks=2, fault="steal_port")
+    outcome = dispatcher.run(job)
+    assert outcome.artifact.read_json("result.json") == {"total": expected_total(GangConfig(), 2)}
+    assert [record.ended for record in attempts(job.address)] == ["rendezvous_failed", "succeeded"]
+    ports = [Path(attempt_directory(job.address, number), "coordinator").read_text() for number in (1, 2)]
+    assert ports[0] != ports[1], "the stale name of the first attempt is still there and met by nobody"
+
+
 def test_more_memory_than_the_job_asked_for_ends_it_and_names_the_knob(strict: Dispatcher, gang: Callable[..., Job]):
     with pytest.raises(JobFailed, match=r"resources\.memory_bytes allows 0\.29 GiB") as failed:
         strict.run(gang(ranks=2, fault="hoard", fault_step=1, memory_bytes=150 * 1024**2))
