@@ -7,7 +7,7 @@ import fsspec
 S3_PROTOCOLS = ("s3", "s3a")
 USERS_PROTOCOL = "users"
 WITHOUT_CACHES = ("", "file", "local", "memory", USERS_PROTOCOL)
-S3_TRIES = 3  # of botocore, and again of s3fs (which asks anew when a body broke off); `errors.retried` tries on
+S3_TRIES = 2  # of botocore, of s3fs around it, and of s3fs around a whole read: 8 x 15 s at most; `errors.retried` tries on
 
 fsspec.register_implementation(USERS_PROTOCOL, "infra.storage.users.UsersFileSystem")  # imported when a URL asks for it
 
@@ -31,8 +31,9 @@ def uncached(url: str) -> dict[str, Any]:
 def _limit_waiting(filesystem: fsspec.AbstractFileSystem) -> None:
     """A server that swallows requests must end in an error, soon.
 
-    5 x 5 tries of 15 s each are minutes. And a body that is announced (`Expect: 100-continue`, botocore's habit) is held
-    back by aiohttp until the server asks for it, without any time-out: a PUT to a silent server never returned (measured).
+    By default 4 x 5 x 5 tries of 15 s each are 25 minutes. And a body that is announced (`Expect: 100-continue`, botocore's
+    habit) is held back by aiohttp until the server asks for it, without any time-out: a PUT to a silent server never
+    returned (measured).
     """
     from botocore.handlers import add_expect_header  # type: ignore[import-untyped]
 

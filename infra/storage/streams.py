@@ -11,7 +11,7 @@ from typing import IO, Any, Protocol
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from infra.storage.errors import TransientStorageError, storage_errors
+from infra.storage.errors import TransientStorageError, retried, storage_errors
 from infra.storage.filesystem import open_filesystem
 from infra.storage.objects import sha256_of
 from infra.storage.s3 import is_s3
@@ -91,8 +91,9 @@ class _TypedReads(io.RawIOBase):
         self._stream, self._url = stream, url
 
     def read(self, size: int | None = -1) -> bytes:
-        with storage_errors("read", self._url):
-            return self._stream.read(-1 if size is None else size)  # type: ignore[no-any-return]
+        wanted = -1 if size is None else size
+        data: bytes = retried("read", self._url, lambda: self._stream.read(wanted))  # the position moves with success alone
+        return data
 
     def readinto(self, target: Any) -> int:
         view = memoryview(target).cast("B")
