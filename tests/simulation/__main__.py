@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import batched
 
 from tests.simulation.history import Violation
+from tests.simulation.plans import TROUBLES
 from tests.simulation.world import World
 
 BATCH = 50
@@ -40,9 +41,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10_000, help="how many worlds")
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="run this world alone and print what happens in it")
+    parser.add_argument("--trouble", choices=sorted(TROUBLES), default="any", help="with --seed: the kind of fault that is made frequent")
     options = parser.parse_args()
     if options.seed is not None:
-        return _tell(options.seed)
+        return _tell(options.seed, options.trouble)
     jobs = int(os.environ.get("SEAWAY_SIMULATION_JOBS", os.cpu_count() or 1))
     began, found = time.monotonic(), 0
     for violation in simulate(range(options.first, options.first + options.seeds), jobs):
@@ -53,8 +55,8 @@ def main() -> int:
     return 1 if found else 0
 
 
-def _tell(seed: int) -> int:
-    world = World(seed)
+def _tell(seed: int, trouble: str) -> int:
+    world = World(seed, trouble)
     try:
         world.run()
     except Violation as violation:

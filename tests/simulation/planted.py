@@ -27,10 +27,11 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 @dataclass(frozen=True)
 class Bug:
-    """A mutation, and the invariants of which one must catch it."""
+    """A mutation, the invariants of which one must catch it, and the worlds in which it is looked for (`plans.TROUBLES`)."""
 
     plant: Plant
     found_by: Sequence[str]
+    trouble: str = "any"
 
 
 def _charges_twice(patch: pytest.MonkeyPatch) -> None:
@@ -207,7 +208,7 @@ BUGS: dict[str, Bug] = {
     "budgets: a preemption is charged to the application": Bug(_recost(Ending.PREEMPTED, budget=Budget.APPLICATION), [PREEMPTED]),
     "budgets: a lost node is never retried": Bug(_recost(Ending.NODE_LOST, may_retry=False), [PREEMPTED]),
     "budgets: an exception costs nothing": Bug(_recost(Ending.APPLICATION_ERROR, budget=Budget.NONE), [CHARGED, ANSWER]),
-    "lease: publication does not ask the fence": Bug(_publishes_without_asking_the_fence, [WINNER]),
+    "lease: publication does not ask the fence": Bug(_publishes_without_asking_the_fence, [WINNER], "zombies"),
     "lease: a token is given twice": Bug(_gives_a_token_twice, [LIVE]),
     "lease: staleness is judged by a wall clock": Bug(_judges_staleness_by_the_wall_clock, [LIVE]),
     "publication: the manifest is written over": Bug(_overwrites, [WINNER]),
@@ -215,14 +216,14 @@ BUGS: dict[str, Bug] = {
     "publication: 409 is read as 412": Bug(_reads_409_as_412, [PREEMPTED, CHARGED]),
     "publication: nothing is verified": Bug(_publishes_unverified, [COMPLETE]),
     "publication: the winner is swept": Bug(_sweeps_before_publication, [COMPLETE]),
-    "plan: a fenced attempt is followed": Bug(_next_step(_attach_to_the_fenced), [ANSWER, LIVE]),
-    "plan: an attempt is claimed beside a living one": Bug(_next_step(_claim_beside_the_living), [LIVE]),
-    "dispatcher: what is replaced is not ended": Bug(_forgets_to_end_what_it_replaces, [LIVE, GENERATIONS]),
-    "gang: hosts without a record are forgiven": Bug(_forgives_hosts_without_a_record, [PREEMPTED]),
-    "gang: the engine's word is not heard": Bug(_gang_end(engine=None), [PREEMPTED]),
-    "gang: a symptom is blamed": Bug(_blames_a_symptom, [PREEMPTED]),
-    "gang: it ends with its first host": Bug(_ends_with_its_first_host, [GENERATIONS]),
-    "gang: generations are mixed": Bug(_mixes_generations, [GENERATIONS]),
+    "plan: a fenced attempt is followed": Bug(_next_step(_attach_to_the_fenced), [ANSWER, LIVE], "zombies"),
+    "plan: an attempt is claimed beside a living one": Bug(_next_step(_claim_beside_the_living), [LIVE], "zombies"),
+    "dispatcher: what is replaced is not ended": Bug(_forgets_to_end_what_it_replaces, [LIVE, GENERATIONS], "zombies"),
+    "gang: hosts without a record are forgiven": Bug(_forgives_hosts_without_a_record, [PREEMPTED], "gangs"),
+    "gang: the engine's word is not heard": Bug(_gang_end(engine=None), [PREEMPTED], "gangs"),
+    "gang: a symptom is blamed": Bug(_blames_a_symptom, [PREEMPTED], "gangs"),
+    "gang: it ends with its first host": Bug(_ends_with_its_first_host, [GENERATIONS], "gangs"),
+    "gang: generations are mixed": Bug(_mixes_generations, [GENERATIONS], "gangs"),
     "capacity: a cancel gives nothing back": Bug(_keeps_what_was_cancelled, [IDLE]),
     "capacity: what has ended is counted": Bug(_counts_the_ended, [IDLE]),
     "reconcile: orphans are forgotten": Bug(_forgets_orphans, [IDLE]),

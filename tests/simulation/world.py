@@ -17,7 +17,6 @@ from infra.artifacts.lease import StalenessObserver
 from infra.artifacts.recipe import recipe_of
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.backend import EngineUnavailable
-from infra.dispatch.budgets import Budgets
 from infra.dispatch.dispatcher import Dispatcher
 from infra.dispatch.job import Job, Resources
 from infra.dispatch.outcome import JobCancelled, JobFailed, Outcome
@@ -26,73 +25,15 @@ from infra.dispatch.reconcile import carry_out, reconcile, survey
 from infra.storage.errors import StorageError
 from tests.simulation import invariants
 from tests.simulation.actors import Fate, Killed, Machine, Scheduler
-from tests.simulation.bucket import Bucket, SimulatedS3, Weather
-from tests.simulation.engine import Faults, Running, SimulatedEngine
+from tests.simulation.bucket import Bucket, SimulatedS3
+from tests.simulation.engine import Running, SimulatedEngine
 from tests.simulation.history import History, Violation
 from tests.simulation.host import supervise, work
 from tests.simulation.invariants import STALE_S, Claim, Facts
+from tests.simulation.plans import TROUBLES, Plan
 
 MAX_RESTARTS = 6
 DEVICES = {1: "cpu", 2: "h100x16", 3: "h100x24", 4: "h100x32"}
-
-
-@dataclass
-class Plan:
-    """What one seed makes happen."""
-
-    engines: int
-    dispatchers: int
-    hosts: int
-    dispatcher: Fate
-    cancels: bool
-    sweeps: bool
-    clock_jumps: bool
-    budgets: Budgets
-    faults: Faults
-    weather: Weather
-
-    @classmethod
-    def drawn(cls, seed: int) -> "Plan":
-        """A world in which each kind of fault may or may not exist: rare ones must not hide behind frequent ones."""
-        draw = random.Random(seed)
-
-        def chance(most: float) -> float:
-            return draw.choice((0.0, 0.0, most / 10, most))
-
-        begin = draw.uniform(0, 100)
-        return cls(
-            engines=draw.choice((1, 1, 2)),
-            dispatchers=draw.choice((1, 2, 3)),
-            hosts=draw.choice((1, 1, 2, 3, 4)),
-            dispatcher=Fate(mortality=chance(0.05), pausing=chance(0.02)),
-            cancels=draw.random() < 0.1,
-            sweeps=draw.random() < 0.3,
-            clock_jumps=draw.random() < 0.3,
-            budgets=Budgets(
-                application=draw.choice((0, 0, 2)),
-                infrastructure=draw.choice((3, 1000)),
-                crashes_before_first_step_in_a_row=draw.choice((3, 1000)),
-                backoff_s=draw.choice((0.0, 1.0)),
-            ),
-            faults=Faults(
-                unavailable=chance(0.3),
-                slow_cancel=chance(0.5),
-                never_starts=chance(0.5),
-                mortality=chance(0.03),
-                application_error=chance(0.5),
-                pausing=chance(0.02),
-                steps=draw.choice((1, 2, 3, 5, 15)),  # the last works for longer than it takes to be thought dead
-            ),
-            weather=Weather(
-                lost_request=chance(0.2),
-                lost_reply=chance(0.2),
-                contended=chance(0.5),
-                torn=chance(0.2),
-                late=chance(0.1),
-                slow=chance(0.02),
-                outage_s=(begin, begin + draw.choice((0.0, 0.0, 120.0))),
-            ),
-        )
 
 
 @dataclass(eq=False)
@@ -100,6 +41,7 @@ class World:
     """One seed's world, run once."""
 
     seed: int
+    trouble: str = "any"
     outcomes: list[Outcome] = field(default_factory=list)
     failures: list[JobFailed] = field(default_factory=list)
     cancellations: int = 0
@@ -107,7 +49,7 @@ class World:
     going_on: int = 0
 
     def __post_init__(self) -> None:
-        self.plan = Plan.drawn(self.seed)
+        self.plan = TROUBLES[self.trouble](Plan.drawn(self.seed))
         self.scheduler = Scheduler(self.seed)
         self.history = History(lambda: self.scheduler.now_s, self._who)
         self.bucket = Bucket(self.scheduler, self.plan.weather, self._stored)
@@ -138,7 +80,7 @@ class World:
             random.setstate(generator)
 
     def story(self) -> str:
-        again = f"again: python -m tests.simulation --seed {self.seed}"
+        again = f"again: python -m tests.simulation --seed {self.seed} --trouble {self.trouble}"
         return f"world {self.seed}: {self.plan}\n{self.history}\n{again}"
 
     def _patch(self, patch: pytest.MonkeyPatch) -> None:
