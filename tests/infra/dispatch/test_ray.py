@@ -56,7 +56,7 @@ class Running:
             except Exception as error:
                 self._outcome = error
 
-        self._thread = threading.Thread(target=call)
+        self._thread = threading.Thread(target=call, daemon=True)
         self._thread.start()
 
     def result(self) -> Outcome:
@@ -191,23 +191,21 @@ def test_a_killed_driver_leaves_nothing_and_costs_infrastructure(
 
 
 def test_a_killed_supervisor_leaves_nothing_and_costs_infrastructure(
-    ray: RayCluster, dispatcher: Dispatcher, store: ArtifactStore, gate: Path, tmp_path: Path
+    dispatcher: Dispatcher, store: ArtifactStore, gate: Path, tmp_path: Path
 ):
     job = meeting(store, gate, children=1)
     running = Running(dispatcher, job)
     arrived(gate, 1)
-    (worker,) = workers(tmp_path, attempt_address(gate))
+    (worker,) = workers(tmp_path, arrivals(gate)["rank-0-of-attempt-1"]["SEAWAY_HOST_ADDRESS"])
     children = worker.children()
-    ray.process("infra.dispatch.engines.ray.supervised", job.address).kill()
+    supervisor = worker.parent()
+    assert supervisor is not None
+    supervisor.kill()
     arrived(gate, 1, attempt=2)
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
     (gate / "open").touch()
     running.result()
     assert endings(job) == ["supervisor_lost", "succeeded"]
-
-
-def attempt_address(gate: Path) -> str:
-    return arrivals(gate)["rank-0-of-attempt-1"]["SEAWAY_HOST_ADDRESS"]
 
 
 def test_a_gang_is_gone_from_every_node_when_its_cancel_returns(dispatcher: Dispatcher, store: ArtifactStore, gate: Path, tmp_path: Path):

@@ -1,7 +1,7 @@
 """One host of a gang on Ray: an actor that is the parent of the host's supervisor, and nothing more.
 
 The actor's process dies with its node's raylet, with its driver, and by Ray's own hand. The supervisor then gets SIGTERM
-from the kernel: it ends its workers, records that, and is no orphan.
+from the kernel (`supervised`): it ends its workers, records that, and is no orphan.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 
 from infra.dispatch.endings import EXIT_CODES, Ending
+from infra.dispatch.engines.ray.words import SUPERVISOR_KILLED
 from infra.dispatch.environment import environment
 from infra.dispatch.job import read_spec
 from infra.supervise.placement import ADDRESS_VARIABLE
@@ -55,8 +56,9 @@ class Host:
                     yield chunk
                 if code is None:
                     time.sleep(_FOLLOW_S)
-        if code < 0:
+        if code < 0 or code == SUPERVISOR_KILLED:
             _end_session(pid)
+            code = SUPERVISOR_KILLED
         yield code
 
     def stop(self) -> None:

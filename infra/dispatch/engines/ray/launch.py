@@ -143,7 +143,7 @@ class Driver:
             return HOST_OUT_OF_MEMORY if memory else HOST_LOST
         if self._codes.get(0) == 0:
             return 0
-        if any(code < 0 for code in self._codes.values()):
+        if SUPERVISOR_KILLED in self._codes.values():
             return SUPERVISOR_KILLED
         return self._codes.get(0) or next(filter(None, self._codes.values()), EXIT_CODES[Ending.PREEMPTED])
 
