@@ -115,7 +115,7 @@ def test_a_killed_rank_costs_nothing_once_a_checkpoint_is_committed(
 
 def test_a_rank_that_makes_no_step_is_stalled_though_others_go_on(strict: Dispatcher, gang: Callable[..., Job]):
     with pytest.raises(JobFailed, match="rank 1: no step was completed for 4 s") as failed:
-        strict.run(gang(fault="spin", fault_step=1, once=False, timeouts=WATCHFUL, steps=10_000, pace_s=0.1))
+        strict.run(gang(fault="spin", fault_step=1, once=False, timeouts=WATCHFUL, steps=10_000, pace_s=0.1, saved_every=10_000))
     assert failed.value.ending is Ending.STALLED
 
 
