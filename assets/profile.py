@@ -118,7 +118,14 @@ class Concurrency(_Section):
     """How much may go on at once. A run only waits for its job, so it costs some 60 MiB and no core."""
 
     runs: int = Field(default=2, ge=1, description="runs of Dagster's queue")
+    partitions: int = Field(
+        default=1, ge=1, le=100, description="of a backfill, in one run, of assets off the accelerators; their jobs run one after another"
+    )
     pools: dict[Pool, int] = Field(default_factory=dict, description="jobs of a pool, over all runs; no limit for a pool left out")
+
+    def partitions_of(self, pool: Pool) -> int:
+        """How many partitions of a backfill share a run: one where each takes a chip."""
+        return 1 if pool == "accelerator" else self.partitions
 
     @field_validator("pools", mode="after")
     @classmethod

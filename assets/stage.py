@@ -6,7 +6,7 @@ reuse, lease, submit or attach, poll, confirm - is the same for every asset and 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from inspect import cleandoc
@@ -14,11 +14,12 @@ from typing import Any
 
 import dagster as dg
 
+from assets.batch import Recorded, record_each
 from assets.factory import Factory, how_to_materialize
 from assets.lineage import STAGES, ConfigOf, Edge, Stage
+from assets.partitions import PROFILE
 from assets.process import sign
 from assets.profile import Pool
-from assets.resolve import Resolved
 from assets.wanted import remember_who_wants
 from infra.artifacts.artifact import Artifact
 from infra.dispatch.messages import Message
@@ -117,30 +118,43 @@ def stage(
             owners=[owner],
             code_version=declared.version,
             pool=pool,
-            backfill_policy=dg.BackfillPolicy.multi_run(1) if partitions else None,
+            backfill_policy=dg.BackfillPolicy.multi_run(PROFILE.concurrency.partitions_of(pool)) if partitions else None,
             automation_condition=DATA_CHANGED if automated and declared.upstream else None,
             check_specs=[dg.AssetCheckSpec(name, asset=key, blocking=True, description=what) for name, what in (checks or {}).items()],
             tags={"program": program.replace(":", ".")},
         )
-        def materialize(context: dg.AssetExecutionContext, factory: dg.ResourceParam[Factory]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster reads the bare class
-            outcome = dispatch(context, factory, declared, partition_of(context, declared))
-            return result_of(report(outcome.artifact), outcome)
+        def materialize(context: dg.AssetExecutionContext, factory: dg.ResourceParam[Factory]) -> Iterator[Recorded]:
+            def built(partition: str | None) -> dg.MaterializeResult[Any]:
+                outcome = dispatch(context, factory, declared, partition)
+                return result_of(report(outcome.artifact), outcome)
+
+            partitions = partitions_of(context, declared)
+            if len(partitions) == 1:
+                yield built(partitions[0])
+                return
+            results, failures = dict[str, dg.MaterializeResult[Any]](), dict[str, dg.Failure]()
+            for partition in map(str, partitions):
+                try:
+                    results[partition] = built(partition)
+                except dg.Failure as failure:
+                    failures[partition] = failure
+            yield from record_each(context, declared.version, results, failures)
 
         return materialize
 
     return declare
 
 
-def partition_of(context: dg.AssetExecutionContext, declared: Stage) -> str | None:
-    """The partition this asset is built for: none if it has none, though the run, which others share, may have one."""
+def partitions_of(context: dg.AssetExecutionContext, declared: Stage) -> Sequence[str | None]:
+    """The partitions this asset is built for: just None if it has none, though the run, which others share, may have one."""
     if not declared.partitions:
-        return None
-    # A backfill asks for ranges, of one key each by its policy; `context.partition_key` knows none of them.
+        return [None]
+    # A backfill asks for ranges, of as many keys as its policy allows; `context.partition_key` knows none of them.
     chosen: Sequence[str] = context.partition_keys if context.has_partition_key or context.has_partition_key_range else ()
-    if len(chosen) != 1:
+    if not chosen:
         keys = ", ".join(sorted(declared.partitions))
-        raise dg.Failure(f"{declared.key} is built one partition a run; add --partition with one of {keys}", allow_retries=False)
-    return str(chosen[0])
+        raise dg.Failure(f"{declared.key} is built by partition; add --partition with one of {keys}", allow_retries=False)
+    return [str(key) for key in chosen]
 
 
 def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stage, partition: str | None) -> Outcome:
@@ -163,7 +177,7 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
         named = f"{', '.join(map(str, missing))} {'is' if len(missing) == 1 else 'are'} not published for this profile"
         raise dg.Failure(f"{resolved.node} can't be built: {named}; {how_to_materialize(missing)}", allow_retries=False)
     if resolved.artifact is not None:
-        return _told(context, resolved, Outcome(resolved.artifact, "reused", 0, 0.0))
+        return Outcome(resolved.artifact, "reused", 0, 0.0)
     job = factory.job(resolved)
     remember_who_wants(context.instance, job.address, context.run.run_id)
 
@@ -183,10 +197,6 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
         else:
             context.log.warning(f"interrupted, and nobody asked for an end: {job.title} runs on, and the next run attaches to it")
         raise
-    return _told(context, resolved, outcome)
-
-
-def _told(context: dg.AssetExecutionContext, resolved: Resolved, outcome: Outcome) -> Outcome:
     context.log.info(f"{resolved.node}: {outcome.how}, {outcome.artifact.digest[:16]} at {outcome.artifact.url}")
     return outcome
 

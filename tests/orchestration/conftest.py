@@ -11,7 +11,7 @@ import pytest
 import assets.stage
 from assets.factory import Factory
 from assets.lineage import STAGES, each, same
-from assets.profile import load_profile
+from assets.profile import Profile, load_profile
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import load_program
@@ -27,12 +27,16 @@ PARTITIONS = dg.StaticPartitionsDefinition(["a", "b"])
 
 @dataclass
 class SmallLineage:
-    """`single` and `counted[a|b]` count; `joined` joins them; `faulty` raises. `single` waits for `open` in the gate, if there is one."""
+    """`single` and `counted[a|b]` count; `joined` joins them; `faulty` raises, and so does the partition that is `broken`.
+
+    `single` waits for `open` in the gate, if there is one.
+    """
 
     root: Path
     instance: dg.DagsterInstance
     numbers: int = 6
     gate: str | None = None
+    broken: str | None = None
     factory: Factory = field(init=False)
     defs: dg.Definitions = field(init=False)
 
@@ -81,7 +85,12 @@ class SmallLineage:
             raise AssertionError("nothing was published")
 
         count, shown = f"{PROGRAMS}:count", {"group": "small", "kinds": {"text"}}
-        counting = lambda profile, partition: CountConfig(numbers=3)  # noqa: E731
+
+        def counting(profile: Profile, key: str | None) -> CountConfig:
+            if key == self.broken:
+                return CountConfig(numbers=8, gate=str(self.root / "nowhere"))
+            return CountConfig(numbers=4 if key == "b" else 3)
+
         checks = {"is_short": "Fewer than ten.", "is_tiny": "Fewer than five."}
         return [
             stage(program=count, config=lambda *_: CountConfig(numbers=self.numbers, gate=self.gate), checks=checks, **shown)(single),  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ def test_an_asset_without_partitions_stays_so_in_a_run_that_has_one(small: Small
 
 
 def test_a_partitioned_asset_asks_for_its_partition(small: SmallLineage):
-    assert "counted is built one partition a run; add --partition with one of a, b" in sentence(small.materialize("counted"))
+    assert "counted is built by partition; add --partition with one of a, b" in sentence(small.materialize("counted"))
 
 
 def test_a_backfill_names_its_partition_as_a_range_of_one(small: SmallLineage):
@@ -65,6 +65,50 @@ def test_a_backfill_names_its_partition_as_a_range_of_one(small: SmallLineage):
     assert result.success
     assert [materialization.partition for materialization in result.asset_materializations_for_node("counted")] == ["b"]
     assert small.published() == ["counted[b]"]
+
+
+def both(small: SmallLineage) -> dg.ExecuteInProcessResult:
+    """One run over both partitions, as a backfill with several partitions a run asks for it."""
+    return small.materialize("counted", tags={ASSET_PARTITION_RANGE_START_TAG: "a", ASSET_PARTITION_RANGE_END_TAG: "b"})
+
+
+def latest(small: SmallLineage, partition: str) -> dg.AssetMaterialization:
+    filters = dg.AssetRecordsFilter(asset_key=dg.AssetKey("counted"), asset_partitions=[partition])
+    (record,) = small.instance.fetch_materializations(filters, limit=1).records
+    assert record.asset_materialization is not None
+    return record.asset_materialization
+
+
+def test_partitions_that_share_a_run_have_data_versions_of_their_own(small: SmallLineage):
+    """And whatever else a run of each alone would have recorded."""
+    assert small.materialize("counted", partition="a").success
+    alone = latest(small, "a")
+    assert both(small).success
+    for partition, how in (("a", "reused"), ("b", "built")):
+        artifact = small.factory.resolve("counted", partition).artifact
+        found = latest(small, partition)
+        assert artifact is not None
+        assert (found.tags or {})["dagster/data_version"] == artifact.digest
+        assert found.metadata["how"].value == how
+    ignored = {"dagster/data_version"}
+    assert {key: value for key, value in (latest(small, "a").tags or {}).items() if key not in ignored} == {
+        key: value for key, value in (alone.tags or {}).items() if key not in ignored | {"dagster/partition"}
+    }
+    assert small.materialize("single").success
+    assert small.materialize("joined").success, "downstream reads them as if each had been built alone"
+
+
+def test_partitions_that_were_built_are_recorded_though_another_failed(small: SmallLineage):
+    small.broken = "b"
+    result = both(small)
+    said = sentence(result)
+    assert "1 of 2 partitions failed; the other 1 are recorded: b: counted[b] failed (" in said
+    assert small.published() == ["counted[a]"]
+    assert latest(small, "a").metadata["how"].value == "built"
+    small.broken = None
+    assert both(small).success
+    assert latest(small, "a").metadata["how"].value == "reused"
+    assert latest(small, "b").metadata["how"].value == "built"
 
 
 def test_a_job_that_fails_is_told_in_one_sentence_with_its_log(small: SmallLineage):
