@@ -53,8 +53,8 @@ def open_file(url: str) -> IO[bytes]:
     filesystem, path = open_filesystem(url)
     if isinstance(filesystem, LocalFileSystem):
         return filesystem.open(path, "rb")  # type: ignore[no-any-return]
-    with storage_errors("read", url):
-        return _TypedReads(filesystem.open(path, "rb"), url)  # type: ignore[return-value]
+    stream = retried("read", url, lambda: filesystem.open(path, "rb"))  # asks for its size
+    return _TypedReads(stream, url)  # type: ignore[return-value]
 
 
 class _Streamed:

@@ -77,6 +77,9 @@ def test_one_kind_of_fault_after_the_other_is_survived(seaweed_server: Seaweed, 
     address = store.address("normalized", "web", RECIPE)
     artifact = publish(store, address, *begin(store, address, files(1)))
     assert seen_directly(seaweed_server, store, address) == artifact
+    for name, content in files(1).items():
+        with artifact.open(name) as stream:
+            assert stream.read(len(content) // 2) + stream.read() == content
     assert sum(plan.happened.values()) > 0
 
 
