@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from model.config import ModelConfig
+from model.architecture import ModelConfig
+from model.exclusion import exclude_own_value
+from model.neighbour import convolve, offset_upper_half
 from model.norm import rms
 from model.rope import rotate
-
-EXCLUSION_EPS = 1e-6  # keeps the projection finite where a value vanishes
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,12 @@ class LayerKind:
 
     window: int | None
     rotates: bool
+    offsets_keys: bool
+
+
+def kind_of(config: ModelConfig, layer: int) -> LayerKind:
+    """The kind of a layer, counted from 0."""
+    return LayerKind(config.window(layer), config.rotates(layer), config.partial_key_offset and config.is_global(layer))
 
 
 def attention(x: Array, weights: Mapping[str, Array], config: ModelConfig, kind: LayerKind, segment_ids: Array, turns: Array) -> Array:
@@ -34,20 +40,39 @@ def attention(x: Array, weights: Mapping[str, Array], config: ModelConfig, kind:
     Returns:
         [batch, tokens, width].
     """
+    q, k, v = project(x, weights, config, kind, segment_ids, turns)
+    y = attend(q, k, v, segment_ids, config, window=kind.window)
+    mixed = join_heads(x, y, v, weights, config)
+    return convolve(mixed, weights["attention_taps"], segment_ids) if "attention_taps" in weights else mixed
+
+
+def project(
+    x: Array, weights: Mapping[str, Array], config: ModelConfig, kind: LayerKind, segment_ids: Array, turns: Array
+) -> tuple[Array, Array, Array]:
+    """Queries [batch, tokens, heads, head_dim], keys and values [batch, tokens, kv_heads, head_dim] as the softmax takes them."""
     batch, tokens, _ = x.shape
     q = (x @ weights["query"].astype(x.dtype)).reshape(batch, tokens, config.heads, config.head_dim)
-    k = (x @ weights["key"].astype(x.dtype)).reshape(batch, tokens, config.kv_heads, config.head_dim)
+    k = x @ weights["key"].astype(x.dtype)
+    if "key_taps" in weights:
+        k = convolve(k, weights["key_taps"], segment_ids)
+    k = k.reshape(batch, tokens, config.kv_heads, config.head_dim)
     v = (x @ weights["value"].astype(x.dtype)).reshape(batch, tokens, config.kv_heads, config.head_dim)
+    if kind.offsets_keys:
+        k = offset_upper_half(k, segment_ids)
     if config.qk_norm:
         q, k = rms(q, config.qk_norm_eps).astype(x.dtype), rms(k, config.qk_norm_eps).astype(x.dtype)
     if kind.rotates:
-        q, k = rotate(q, turns), rotate(k, turns)
-    y = attend(q * config.qk_scale, k, v, segment_ids, config, window=kind.window)
+        q, k = rotate(q, turns, config.rope_pairing), rotate(k, turns, config.rope_pairing)
+    return q * config.qk_scale, k, v
+
+
+def join_heads(x: Array, y: Array, v: Array, weights: Mapping[str, Array], config: ModelConfig) -> Array:
+    """Heads' outputs y [batch, tokens, heads, head_dim] as a residual update [batch, tokens, width]."""
     if config.exclusive_attention:
         y = exclude_own_value(y, v)
     if config.attention_gate:
         y = y * (2 * jax.nn.sigmoid(x @ weights["gate"].astype(x.dtype)))[..., None]
-    return y.reshape(batch, tokens, -1) @ weights["output"].astype(x.dtype)
+    return y.reshape(*y.shape[:2], -1) @ weights["output"].astype(x.dtype)
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array, config: ModelConfig, *, window: int | None) -> Array:
@@ -71,20 +96,6 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array, config: ModelConfig
             return _attend_triangle(q, k, v, segment_ids, window, config.kernels.attention_block_tokens)
         case "library":
             return _attend_library(q, k, v, segment_ids, window)
-
-
-def exclude_own_value(y: Array, v: Array) -> Array:
-    """Remove from each head's output its component along the token's own value.
-
-    Args:
-        y: [batch, tokens, heads, head_dim].
-        v: [batch, tokens, kv_heads, head_dim], shared by heads / kv_heads neighbouring heads.
-    """
-    batch, tokens, kv_heads, head_dim = v.shape
-    grouped = y.reshape(batch, tokens, kv_heads, -1, head_dim).astype(jnp.float32)
-    own = v[:, :, :, None, :].astype(jnp.float32)
-    along = jnp.sum(grouped * own, axis=-1, keepdims=True) / (jnp.sum(own * own, axis=-1, keepdims=True) + EXCLUSION_EPS)
-    return (grouped - along * own).reshape(y.shape).astype(y.dtype)
 
 
 def _attend_triangle(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None, block: int) -> Array:

@@ -8,12 +8,14 @@ from infra.artifacts.program import program
 from infra.artifacts.writer import Writer
 from model.config import BranchConfig
 from model.finish import TrainStats, read_state, write_finished
+from model.growth import batch_growth
 from model.loop import run_to_end
+from model.optimizer import after_growth
 from model.run import FinishedRun, Origin, Run, data_of, read_run
 from model.schedule import branch_schedule
 
 
-@program(version="2")
+@program(version="3")
 def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Artifact, out: Writer) -> TrainStats:
     """Continue `parent` from its final state under other settings.
 
@@ -38,7 +40,15 @@ def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Art
 def branched(config: BranchConfig, parent: FinishedRun, parent_digest: str) -> Run:
     """The run that a branch of `parent` is."""
     run, state = parent.run, parent.state
-    schedule = branch_schedule(run.schedule, state.step, config.cooldown_steps, floor_share=config.floor_share)
+    growth = batch_growth(run, state.step)
+    schedule = branch_schedule(
+        run.schedule,
+        state.step,
+        config.cooldown_steps,
+        floor_share=config.floor_share,
+        decay_shape=config.decay_shape,
+        batch_factor=math.sqrt(growth),
+    )
     if schedule.start_share <= schedule.floor_share:
         raise ValueError(
             f"the parent stopped at step {state.step}, at {schedule.start_share:.3g} of its peak learning rate, and a branch can't "
@@ -47,15 +57,17 @@ def branched(config: BranchConfig, parent: FinishedRun, parent_digest: str) -> R
     loader = run.loader.model_copy(
         update={
             "sequence_tokens": config.sequence_tokens or run.loader.sequence_tokens,
-            "batch_sequences": _batch_sequences(config, run),
+            "batch_sequences": _batch_sequences(config, run, state.step),
+            "batch_stages": (),
             "seed": config.loader_seed,
         }
     )
-    growth = max(loader.sequence_tokens / run.loader.sequence_tokens, 1.0)  # a shorter context needs no sharper attention
-    scale = run.model.qk_scale * (config.qk_scale_growth * math.log(growth) + 1)
+    longer = max(loader.sequence_tokens / run.loader.sequence_tokens, 1.0)  # a shorter context needs no sharper attention
+    scale = run.model.qk_scale * (config.qk_scale_growth * math.log(longer) + 1)
     return run.model_copy(
         update={
             "model": run.model.model_copy(update={"qk_scale": scale}),
+            "optimizer": after_growth(run.optimizer, growth),
             "schedule": schedule,
             "loader": loader,
             "end_step": state.step + config.cooldown_steps,
@@ -66,12 +78,10 @@ def branched(config: BranchConfig, parent: FinishedRun, parent_digest: str) -> R
     )
 
 
-def _batch_sequences(config: BranchConfig, run: Run) -> int:
+def _batch_sequences(config: BranchConfig, run: Run, step: int) -> int:
     if config.batch_sequences is not None:
         return config.batch_sequences
-    sequence_tokens = config.sequence_tokens or run.loader.sequence_tokens
-    if run.tokens_per_step % sequence_tokens:
-        raise ValueError(
-            f"sequence_tokens = {sequence_tokens} doesn't divide the parent's {run.tokens_per_step} tokens per step; set batch_sequences"
-        )
-    return run.tokens_per_step // sequence_tokens
+    sequence_tokens, tokens = config.sequence_tokens or run.loader.sequence_tokens, run.tokens_at(step)
+    if tokens % sequence_tokens:
+        raise ValueError(f"sequence_tokens = {sequence_tokens} doesn't divide the parent's {tokens} tokens per step; set batch_sequences")
+    return tokens // sequence_tokens

@@ -1,175 +1,37 @@
-"""The learner, declared once: architecture, optimizer, schedule, runs. Imports nothing heavy."""
+"""The learner's programs, declared once: optimizer, schedule, runs. Imports nothing heavy."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from infra.artifacts.config import ProgramConfig, execution_only, identity_of
-
-
-class KernelConfig(ProgramConfig):
-    """How the mathematics of a model is carried out.
-
-    Every choice computes the same function, but sums in another order: results agree within rounding, not
-    bit for bit. An artifact's recipe promises bytes, so these fields bear identity like any other.
-    """
-
-    compute_dtype: Literal["float32", "bfloat16"] = "bfloat16"  # matmuls; parameters, statistics and losses stay float32
-    moe_backend: Literal["dense", "blocked", "ragged"] = "ragged"  # ragged is native on TPU; CPUs want blocked
-    moe_block_rows: int = Field(default=64, ge=1)  # blocked only: rows one expert multiplies at once; 64-128 is flat on CPU
-    attention_backend: Literal["plain", "triangle", "library"] = "library"  # library picks fused kernels on accelerators
-    attention_block_tokens: int = Field(default=128, ge=1)  # triangle only: queries that share one visible range of keys
-    layer_loop: Literal["scan", "unrolled"] = "scan"  # a CPU runs unrolled layers 10-25% faster; 48 of them compile slowly
-    rematerialize_layers: bool = False  # recompute a layer in the backward pass: memory for about 15% time
-    loss_chunk_tokens: int = Field(default=1024, ge=1)  # tokens whose logits exist at one time
-
-
-class ModelConfig(ProgramConfig):
-    """Architecture of a pre-norm MoE decoder. Every layer is MoE; there are no biases."""
-
-    vocab_size: int = Field(ge=2)
-    width: int = Field(ge=1)
-    layers: int = Field(ge=1)
-    heads: int = Field(ge=1)  # query heads
-    kv_heads: int = Field(ge=1)  # each serves heads / kv_heads query heads
-    head_dim: int = Field(ge=1)
-
-    experts: int = Field(ge=1)
-    experts_per_token: int = Field(ge=1)
-    expert_width: int = Field(ge=1)
-    shared_expert_width: int = Field(ge=0)  # 0: no shared expert
-    router_balancing: Literal["none", "quantile"] = "quantile"  # how the selection bias of the next step is found
-    router_combine_scale: float = Field(default=2.5, gt=0)  # what a token's combine weights sum to
-
-    window_tokens: int | None = Field(default=2048, ge=1)  # keys a query of a windowed layer sees, itself included; None: all layers global
-    global_every: int | None = Field(default=4, ge=1)  # every n-th layer and the last one are global; None: no layer is
-    rope_layers: Literal["windowed", "all"] = "windowed"  # windowed: global layers carry no rotation (NoPE)
-    rope_pairing: Literal["halves"] = "halves"  # channel i turns with channel i + rotated / 2; interleaved weights don't fit
-    rope_theta: float = Field(default=10_000.0, gt=1)
-    rope_fraction: float = Field(default=0.5, ge=0, le=1)  # share of a head's channels that turn
-
-    qk_norm: bool = True
-    qk_norm_eps: float = Field(default=1e-6, gt=0)
-    qk_scale: float = Field(default=1.3, gt=0)  # multiplies q on top of 1/sqrt(head_dim); the knob of a context extension
-    attention_gate: bool = False  # a head's output times 2 sigmoid(x Wg)
-    exclusive_attention: bool = False  # a head's output loses its component along the token's own value
-    norm_eps: float = Field(default=1e-5, gt=0)
-    norm_gate_rank: int = Field(default=0, ge=0)  # rank of the self-gate behind every norm; 0: no gate
-    init_scale: float = Field(default=0.5, gt=0)  # matrices start at a deviation of init_scale / sqrt(width)
-    z_loss: float = Field(default=1e-4, ge=0)  # weight of the mean squared log-partition
-
-    kernels: KernelConfig = KernelConfig()
-
-    @model_validator(mode="after")
-    def _heads_fit(self) -> Self:
-        if self.heads % self.kv_heads:
-            raise ValueError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}; every KV head serves equally many")
-        if self.rotated_channels % 2:
-            raise ValueError(
-                f"rope_fraction = {self.rope_fraction} rotates {self.rotated_channels} of head_dim = {self.head_dim} channels; "
-                "rotation pairs channels, so choose a share that gives an even count"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _experts_fit(self) -> Self:
-        if self.experts_per_token > self.experts:
-            raise ValueError(f"experts_per_token = {self.experts_per_token} exceeds experts = {self.experts}")
-        if self.router_balancing == "quantile" and self.experts_per_token == self.experts:
-            raise ValueError("router_balancing = 'quantile' needs an expert that is not chosen; with all chosen set it to 'none'")
-        return self
-
-    @model_validator(mode="after")
-    def _positions_are_visible(self) -> Self:
-        if self.rotated_channels and not any(self.rotates(layer) for layer in range(self.layers)):
-            raise ValueError("every layer is global and rope_layers = 'windowed', so no layer sees positions; set rope_layers = 'all'")
-        if self.window_tokens is None and self.global_every is None:
-            raise ValueError("global_every = None makes every layer windowed, but window_tokens is None; give the window")
-        return self
-
-    @property
-    def rotated_channels(self) -> int:
-        return round(self.head_dim * self.rope_fraction)
-
-    def is_global(self, layer: int) -> bool:
-        """Whether layer (from 0) sees its whole document."""
-        if self.window_tokens is None:
-            return True
-        if self.global_every is None:
-            return False
-        return (layer + 1) % self.global_every == 0 or layer == self.layers - 1
-
-    def window(self, layer: int) -> int | None:
-        """Keys a query of this layer sees, itself included; None for all."""
-        return None if self.is_global(layer) else self.window_tokens
-
-    def rotates(self, layer: int) -> bool:
-        """Whether this layer turns queries and keys by position."""
-        return self.rope_layers == "all" or not self.is_global(layer)
-
-
-CPU_KERNELS = KernelConfig(
-    compute_dtype="float32",  # without AMX bfloat16 only adds conversions
-    moe_backend="blocked",
-    attention_backend="triangle",
-    attention_block_tokens=64,
-    layer_loop="unrolled",
-    loss_chunk_tokens=512,
-)
-
-
-def tiny_model() -> ModelConfig:
-    """Every mechanism at the smallest size, for tests: compiles in seconds."""
-    return ModelConfig(
-        vocab_size=64,
-        width=32,
-        layers=2,
-        heads=4,
-        kv_heads=2,
-        head_dim=8,
-        experts=4,
-        experts_per_token=2,
-        expert_width=16,
-        shared_expert_width=32,
-        window_tokens=8,
-        global_every=2,
-        kernels=CPU_KERNELS.model_copy(update={"moe_block_rows": 4, "attention_block_tokens": 8, "loss_chunk_tokens": 16}),
-    )
-
-
-def demo_model() -> ModelConfig:
-    """What two CPU cores train in minutes to something clearly better than counting words."""
-    return ModelConfig(
-        vocab_size=4096,
-        width=128,
-        layers=4,
-        heads=4,
-        kv_heads=2,
-        head_dim=32,
-        experts=8,
-        experts_per_token=2,
-        expert_width=128,
-        shared_expert_width=128,
-        window_tokens=64,
-        global_every=4,
-        kernels=CPU_KERNELS,
-    )
+from model.architecture import ModelConfig
+from model.newton_schulz import COEFFICIENTS, NewtonSchulzSet
 
 
 class OptimizerConfig(ProgramConfig):
-    """Muon for matrices, Adam for everything else; which leaf belongs where is declared in model/parameters.py."""
+    """A rule for matrices, a rule for the output head, Adam for everything else; which leaf is what is declared in model/parameters.py.
 
+    A rule on a sphere keeps every matrix' norm and reads its rate as a relative step (model/sphere.py). When a batch grows on the
+    way, every rate grows with the square root of its growth, and Adam's moments keep their memory in tokens.
+    """
+
+    matrix_rule: Literal["muon", "muon_sphere"] = "muon"
+    head_rule: Literal["adam", "adam_sphere"] = "adam"
     muon_learning_rate: float = Field(default=0.01, gt=0)  # peak
     muon_momentum: float = Field(default=0.95, ge=0, lt=1)
     muon_nesterov: bool = True
     muon_ns_steps: int = Field(default=5, ge=1)
-    muon_ns_coefficients: Literal["standard", "dion"] = "standard"
+    muon_ns_coefficients: NewtonSchulzSet = "standard"
+    muon_ns_dtype: Literal["float32", "bfloat16"] = "float32"  # of the Newton-Schulz products; bfloat16 pays on accelerators
     muon_update_rms: float | None = Field(
         default=0.2, gt=0
-    )  # same update size for every shape (arXiv 2502.16982); None: sqrt(max(1, out/in))
+    )  # muon only: same update size for every shape (arXiv 2502.16982); None: sqrt(max(1, out/in))
     muon_eps: float = Field(default=1e-8, gt=0)
-    muon_weight_decay: float = Field(default=0.0, ge=0)
+    muon_weight_decay: float = Field(default=0.0, ge=0)  # muon only: on a sphere a decay does nothing
+    head_learning_rate: float | None = Field(default=None, gt=0)  # peak; None: that of Adam, on a sphere that of Muon
     adam_learning_rate: float = Field(default=0.003, gt=0)  # peak
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     adam_beta2: float = Field(default=0.95, ge=0, lt=1)
@@ -178,9 +40,28 @@ class OptimizerConfig(ProgramConfig):
 
     @model_validator(mode="after")
     def _coefficients_suffice(self) -> Self:
-        if self.muon_ns_coefficients == "dion" and self.muon_ns_steps > 5:
-            raise ValueError(f"the 'dion' coefficients describe 5 Newton-Schulz steps, not muon_ns_steps = {self.muon_ns_steps}")
+        known = len(COEFFICIENTS[self.muon_ns_coefficients])
+        if self.muon_ns_steps > known:
+            raise ValueError(
+                f"the {self.muon_ns_coefficients!r} coefficients describe {known} Newton-Schulz steps, "
+                f"not muon_ns_steps = {self.muon_ns_steps}"
+            )
         return self
+
+    @model_validator(mode="after")
+    def _spheres_have_no_decay(self) -> Self:
+        if self.matrix_rule == "muon_sphere" and self.muon_weight_decay:
+            raise ValueError(
+                f"muon_weight_decay = {self.muon_weight_decay} with matrix_rule = 'muon_sphere': the norm is kept, "
+                "so a decay does nothing; set 0"
+            )
+        return self
+
+    @property
+    def peak_head_learning_rate(self) -> float:
+        if self.head_learning_rate is not None:
+            return self.head_learning_rate
+        return self.muon_learning_rate if self.head_rule == "adam_sphere" else self.adam_learning_rate
 
 
 class ScheduleConfig(ProgramConfig):
@@ -192,10 +73,11 @@ class ScheduleConfig(ProgramConfig):
     kind: Literal["linear", "wsd", "cooldown"] = "linear"
     schedule_steps: int = Field(ge=1)  # sizes the schedule; when a run stops is a setting of the run
     start_step: int = Field(default=0, ge=0)
-    start_share: float = Field(default=1.0, gt=0, le=1)  # cooldown only: share at start_step
+    start_share: float = Field(default=1.0, gt=0)  # cooldown only: share at start_step; above 1 where the parent's batch had grown
     warmup_steps: int = Field(default=0, ge=0)
     decay_steps: int = Field(default=0, ge=0)  # wsd only: steps from the plateau down to the floor
-    floor_share: float = Field(default=0.05, ge=0, le=1)
+    decay_shape: Literal["linear", "one_minus_sqrt"] = "linear"  # of the fall to the floor: straight, or floor + (1 - sqrt(t)) of the rest
+    floor_share: float = Field(default=0.05, ge=0)
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
@@ -205,6 +87,8 @@ class ScheduleConfig(ProgramConfig):
             if self.floor_share > self.start_share:
                 raise ValueError(f"floor_share = {self.floor_share} lies above start_share = {self.start_share}; a cooldown can't rise")
             return self
+        if self.floor_share > 1:
+            raise ValueError(f"floor_share = {self.floor_share} lies above the peak, which is 1")
         if self.start_step or self.start_share != 1.0:
             raise ValueError(f"start_step and start_share belong to kind = 'cooldown', not {self.kind!r}")
         if (self.decay_steps > 0) != (self.kind == "wsd"):
@@ -219,12 +103,27 @@ class ScheduleConfig(ProgramConfig):
 # --- Runs -------------------------------------------------------------------------------------------------
 
 
+class BatchStage(ProgramConfig):
+    """From which step of a run on a step reads how many sequences."""
+
+    start_step: int = Field(ge=1)
+    batch_sequences: int = Field(ge=1)
+
+
 class LoaderConfig(ProgramConfig):
     """The shape of a batch, and the order of the data. What is read, and how much of each, is the mixture's business."""
 
     batch_sequences: int = Field(default=256, ge=1)
+    batch_stages: tuple[BatchStage, ...] = ()  # later batch sizes; each compiles the step once more
     sequence_tokens: int = Field(default=4096, ge=2)
     seed: int = Field(default=0, ge=0, lt=2**62)  # a branch takes another one: it must not read its parent's first batches again
+
+    @model_validator(mode="after")
+    def _stages_ascend(self) -> Self:
+        starts = [stage.start_step for stage in self.batch_stages]
+        if any(before >= after for before, after in pairwise(starts)):
+            raise ValueError(f"batch_stages must begin at ascending steps, not at {starts}")
+        return self
 
 
 Metric = Literal["macro_nats_per_token", "micro_nats_per_token", "macro_bits_per_byte", "micro_bits_per_byte"]
@@ -276,6 +175,11 @@ class TrainConfig(ProgramConfig):
             raise ValueError(
                 f"stop_after_steps = {self.end_step} lies behind schedule_steps = {self.schedule.schedule_steps}; lengthen the schedule"
             )
+        if self.model.window_tokens is not None and self.model.window_tokens > self.loader.sequence_tokens:
+            raise ValueError(
+                f"window_tokens = {self.model.window_tokens} is larger than sequence_tokens = {self.loader.sequence_tokens}, "
+                "so windowed layers would be global ones; shorten the window or lengthen the sequence"
+            )
         return self
 
     @property
@@ -287,7 +191,8 @@ class BranchConfig(ProgramConfig):
     """A cooldown that leaves a finished run: what changes. Everything else is the parent's, optimizer state included."""
 
     cooldown_steps: int = Field(ge=1)
-    floor_share: float | None = Field(default=None, ge=0, le=1)  # share of the peak rate at the end; None: the parent's floor
+    floor_share: float | None = Field(default=None, ge=0)  # share of the peak rate at the end; None: the parent's floor
+    decay_shape: Literal["linear", "one_minus_sqrt"] = "linear"
     sequence_tokens: int | None = Field(default=None, ge=2)  # None: the parent's
     batch_sequences: int | None = Field(default=None, ge=1)  # None: as many as keep the parent's tokens per step
     qk_scale_growth: float = Field(default=0.1, ge=0)  # qk_scale times (growth ln(sequence growth) + 1), as YaRN scales attention

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from infra.artifacts.config import identity_of
-from model.config import ModelConfig
+from model.architecture import ModelConfig
 
 MODEL_TYPE = "seaway_moe"
 SCHEMA_VERSION = 1
@@ -29,6 +29,7 @@ FIELD_NAMES = {
     "window_tokens": "sliding_window",
     "rope_fraction": "partial_rotary_factor",
     "norm_eps": "rms_norm_eps",
+    "tied_head": "tie_word_embeddings",
 }
 """Our field -> the published one. Fields that are not here have no common name and keep their own."""
 
@@ -46,7 +47,6 @@ def release_config(model: ModelConfig, *, context_tokens: int, end_of_text_id: i
         "model_type": MODEL_TYPE,
         "layer_types": ["full_attention" if model.is_global(layer) else "sliding_attention" for layer in range(model.layers)],
         "max_position_embeddings": context_tokens,
-        "tie_word_embeddings": False,
         "eos_token_id": end_of_text_id,
         "pad_token_id": pad_id,
         "dtype": "float32",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from model.config import ModelConfig
+from model.architecture import ModelConfig
 
 BACKWARD_AND_FORWARD = 3  # the backward pass costs two forward passes; recomputed activations are not counted
 
@@ -51,10 +51,11 @@ def model_flops_utilization(tokens_per_s: float, train_flops_per_token: float, d
 
 
 def _matmul_flops_per_layer(config: ModelConfig) -> int:
-    experts = 6 * config.width * (config.expert_width * config.experts_per_token + config.shared_expert_width)
+    experts = 6 * (config.expert_input_width * config.expert_width * config.experts_per_token + config.width * config.shared_width)
+    latent = 4 * config.width * (config.latent_width or 0)
     router = 2 * config.width * config.experts
     projections = 4 * config.width * config.head_dim * (config.heads + config.kv_heads)
-    return experts + router + projections
+    return experts + latent + router + projections
 
 
 def _attention_flops(config: ModelConfig, layer: int, sequence_tokens: int, convention: FlopConvention) -> float:

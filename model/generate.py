@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from model.architecture import ModelConfig
 from model.batch import PADDING_SEGMENT
-from model.config import ModelConfig
-from model.parameters import Params
+from model.parameters import Params, head_of
 from model.transformer import forward
 
 LENGTH_STEP_TOKENS = 64  # buffers are rounded up to this, so prompts of many lengths share one compiled loop
@@ -70,7 +70,7 @@ def _continue(
         buffer, length, _ = state
         segment_ids = jnp.where(jnp.arange(buffer.size) < length, 0, PADDING_SEGMENT)
         hidden, _ = forward(params, router_bias, config, buffer[None], segment_ids[None])
-        logits = hidden[0, length - 1].astype(jnp.float32) @ params["head"]
+        logits = hidden[0, length - 1].astype(jnp.float32) @ head_of(params)
         token = _draw(logits, temperature, jax.random.fold_in(key, length))
         ended = token == end_id
         return buffer.at[length].set(token), jnp.where(ended, length, length + 1), ended

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from model.architecture import KernelConfig, ModelConfig
 from model.arrays import decode
-from model.config import KernelConfig, ModelConfig
 from model.export import CONFIG, ROUTER_BIAS, WEIGHTS, model_config
-from model.parameters import Params, declare
+from model.parameters import Params, declare, head_of
 from model.state import from_arrays
 from model.transformer import forward
 
@@ -68,4 +68,4 @@ def logits(release: Release, tokens: Array, segment_ids: Array | None = None) ->
 def next_token_logits(params: Params, router_bias: Array, config: ModelConfig, tokens: Array, segment_ids: Array) -> Array:
     """All logits of a batch, [batch, tokens, vocab] float32: for tests and short texts, 4 bytes times the vocabulary a token."""
     hidden, _ = forward(params, router_bias, config, tokens, segment_ids)
-    return jnp.matmul(hidden, params["head"].astype(hidden.dtype), preferred_element_type=jnp.float32)
+    return jnp.matmul(hidden, head_of(params).astype(hidden.dtype), preferred_element_type=jnp.float32)

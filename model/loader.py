@@ -4,6 +4,7 @@ import numpy as np
 
 from infra.artifacts.artifact import Artifact
 from model.batch import HostBatch, batch_of
+from model.batches import batch_at, sequences_before
 from model.config import LoaderConfig
 from model.mixing import Draws, Ints, plan_of
 from ops.cache import TokenCache, read_ledger
@@ -70,7 +71,7 @@ class MixtureLoader:
     def _sequences(self, step: int) -> Ints:
         if step < 0:
             raise ValueError(f"step {step} does not exist; a run's first batch is step 0")
-        return step * self._config.batch_sequences + np.arange(self._config.batch_sequences, dtype=np.int64)
+        return sequences_before(self._config, step) + np.arange(batch_at(self._config, step), dtype=np.int64)
 
     def _cache(self, bucket: int) -> TokenCache:
         if bucket not in self._caches:

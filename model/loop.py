@@ -20,9 +20,9 @@ from model.checkpoint import CheckpointStore
 from model.config import CheckpointPolicy
 from model.eval.held_out import HeldOutScorer
 from model.eval.scores import summarize
+from model.growth import rate_share
 from model.loader import MixtureLoader
 from model.run import FLOPS_CONVENTIONS, Data, Run
-from model.schedule import learning_rate
 from model.state import TrainState, from_arrays, to_arrays
 from model.step import StepMeasures, make_step, state_shapes, to_device
 from model.tracker import Row, Tracker
@@ -30,6 +30,13 @@ from model.tracker import Row, Tracker
 
 class NonFiniteLossError(ArithmeticError):
     """A step's loss or gradient is no number; nothing after it is worth computing."""
+
+
+class RadiusDriftError(ArithmeticError):
+    """A matrix that moves on a sphere has left it."""
+
+
+MAX_RADIUS_DRIFT = 1e-4  # rounding stays under 1e-6; a norm over the wrong axes or one shard gives 1e-3 to 1e-2 in a step
 
 
 class Position(NamedTuple):
@@ -56,6 +63,7 @@ def run_to_end(
 
     Raises:
         NonFiniteLossError: at the first update whose loss or gradient is not finite.
+        RadiusDriftError: at the first update after which a matrix on a sphere has another norm than it started with.
         CheckpointMismatchError: the scratch directory holds another run's checkpoints.
     """
     checkpoints = CheckpointStore(out.scratch_url, run_identity(run, data))
@@ -112,9 +120,10 @@ def _is_due(step: int, every_steps: int | None, run: Run) -> bool:
 
 def _row(run: Run, step: int, measured: Mapping[str, float]) -> Row:
     """A row of `metrics.jsonl`: loss and gradient before update `step`, counters after it; `learning_rate` is a share of the peak."""
-    share = float(learning_rate(run.schedule, step))
+    share = rate_share(run, step)
     rates = {
         "muon_learning_rate": share * run.optimizer.muon_learning_rate,
+        "head_learning_rate": share * run.optimizer.peak_head_learning_rate,
         "adam_learning_rate": share * run.optimizer.adam_learning_rate,
     }
     return {**_spent(run, step + 1), "learning_rate": share, **rates, **measured}
@@ -130,6 +139,11 @@ def _check_finite(row: Row) -> None:
         raise NonFiniteLossError(
             f"step {row['step']}: {', '.join(f'{name} is {row[name]}' for name in broken)} at {row['learning_rate']:.3g} of the peak "
             "learning rate; lower the rates or lengthen the warm-up, and look at the documents of this step's batch"
+        )
+    if row["radius_drift"] > MAX_RADIUS_DRIFT:
+        raise RadiusDriftError(
+            f"step {row['step']}: a matrix that must keep its norm is off by {row['radius_drift']:.3g} of it; the norm is computed wrongly "
+            "on these devices, or something else wrote the parameters. Resume from an older checkpoint on other devices and compare"
         )
 
 
@@ -154,5 +168,5 @@ class _Heartbeat:
 
     def beat(self, step: int, *, seconds: float | None = None, loss: float | None = None) -> None:
         if seconds is not None and loss is not None:
-            self._measures = {"tokens_per_second": self._run.tokens_per_step / max(seconds, 1e-9), "loss": loss}
+            self._measures = {"tokens_per_second": self._run.tokens_at(step - 1) / max(seconds, 1e-9), "loss": loss}
         self._out.progress(step - self._run.start_step, self._run.end_step - self._run.start_step, "steps", **self._measures)

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from model.architecture import ModelConfig
 from model.batch import Batch
-from model.config import ModelConfig
-from model.moe import RouterStats
-from model.parameters import Params
+from model.parameters import Params, head_of
+from model.router import RouterStats
 from model.transformer import forward
 
 
@@ -38,7 +38,7 @@ def loss_sums(params: Params, router_bias: Array, config: ModelConfig, batch: Ba
     Inside a `shard_map` over `data_axis` the loss sums are this shard's; router statistics cover all shards.
     """
     hidden, router = forward(params, router_bias, config, batch.tokens, batch.segment_ids, data_axis=data_axis)
-    rows, head = hidden.reshape(-1, config.width), params["head"].astype(hidden.dtype)
+    rows, head = hidden.reshape(-1, config.width), head_of(params).astype(hidden.dtype)
     targets, weights = batch.targets.reshape(-1), batch.loss_weights.reshape(-1)
     chunk = config.kernels.loss_chunk_tokens
     objective, nats, z = linear_cross_entropy(rows, head, targets, weights, config.z_loss, chunk)
@@ -48,7 +48,7 @@ def loss_sums(params: Params, router_bias: Array, config: ModelConfig, batch: Ba
 def token_nats(params: Params, router_bias: Array, config: ModelConfig, batch: Batch[Array]) -> Array:
     """Negative log-likelihood of every target [batch, tokens] in nats, float32, whatever its weight; for evaluation."""
     hidden, _ = forward(params, router_bias, config, batch.tokens, batch.segment_ids)
-    head = params["head"].astype(hidden.dtype)
+    head = head_of(params).astype(hidden.dtype)
     rows, targets = _chunked(config.kernels.loss_chunk_tokens, hidden.reshape(-1, config.width), batch.targets.reshape(-1))
 
     def nats_of(chunk: tuple[Array, Array]) -> Array:

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import ProgramConfig, identity_of
-from model.config import HeldOutConfig, LoaderConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig
+from model.architecture import ModelConfig
+from model.batches import batch_at, tokens_before
+from model.config import HeldOutConfig, LoaderConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 from model.flops import PUBLISHED, train_flops_per_token
 
 CONFIG = "config.json"
@@ -63,19 +65,19 @@ class Run(ProgramConfig):
     def start_step(self) -> int:
         return self.schedule.start_step
 
-    @property
-    def tokens_per_step(self) -> int:
-        return self.loader.batch_sequences * self.loader.sequence_tokens
+    def tokens_at(self, step: int) -> int:
+        """Tokens that update `step` reads."""
+        return batch_at(self.loader, step - self.start_step) * self.loader.sequence_tokens
 
     def tokens_after(self, step: int) -> int:
         """Tokens seen after `step` updates, the parent's included. Positions, padding among them: what the step costs."""
         before = self.origin.tokens if self.origin else 0
-        return before + (step - self.start_step) * self.tokens_per_step
+        return before + tokens_before(self.loader, step - self.start_step)
 
     def flops_after(self, step: int) -> float:
         """Training FLOPs spent after `step` updates, the parent's included, by `FLOPS_CONVENTIONS`."""
         before = self.origin.flops if self.origin else 0.0
-        own_tokens = (step - self.start_step) * self.tokens_per_step
+        own_tokens = tokens_before(self.loader, step - self.start_step)
         return before + own_tokens * train_flops_per_token(self.model, self.loader.sequence_tokens, PUBLISHED)
 
     @property

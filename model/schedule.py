@@ -1,6 +1,8 @@
 """Learning rates over steps. A schedule is a polyline: its knots are data, evaluating it is interpolation."""
 
-from typing import overload
+import math
+from collections.abc import Sequence
+from typing import Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -35,22 +37,49 @@ def learning_rate(schedule: ScheduleConfig, step: int | Array) -> float | Array:
     """
     steps, shares = zip(*knots(schedule), strict=True)
     if isinstance(step, jax.Array):
-        return jnp.interp(step.astype(jnp.float32), jnp.asarray(steps, jnp.float32), jnp.asarray(shares, jnp.float32))
-    return float(np.interp(step, steps, shares))
+        where = _bent(schedule, step.astype(jnp.float32), steps)
+        return jnp.interp(where, jnp.asarray(steps, jnp.float32), jnp.asarray(shares, jnp.float32))
+    return float(np.interp(_bent(schedule, step, steps), steps, shares))
 
 
-def branch_schedule(parent: ScheduleConfig, branch_step: int, cooldown_steps: int, *, floor_share: float | None = None) -> ScheduleConfig:
+@overload
+def _bent(schedule: ScheduleConfig, step: int, steps: Sequence[int]) -> float: ...
+@overload
+def _bent(schedule: ScheduleConfig, step: Array, steps: Sequence[int]) -> Array: ...
+def _bent(schedule: ScheduleConfig, step: int | Array, steps: Sequence[int]) -> float | Array:
+    """Where on the straight fall to the floor a step stands: a fall as 1 - sqrt(t) is the straight one at sqrt(t)."""
+    if schedule.decay_shape == "linear" or len(steps) < 2:
+        return step
+    start, length = steps[-2], steps[-1] - steps[-2]
+    if isinstance(step, jax.Array):
+        return jnp.where(step > start, start + length * jnp.sqrt(jnp.clip((step - start) / length, 0, 1)), step)
+    return start + length * math.sqrt(min((step - start) / length, 1.0)) if step > start else step
+
+
+def branch_schedule(
+    parent: ScheduleConfig,
+    branch_step: int,
+    cooldown_steps: int,
+    *,
+    floor_share: float | None = None,
+    decay_shape: Literal["linear", "one_minus_sqrt"] = "linear",
+    batch_factor: float = 1.0,
+) -> ScheduleConfig:
     """A cooldown that leaves `parent` after `branch_step` updates, without a jump and without a warm-up.
 
     Its first update uses exactly the share that the parent's next update would have used, its last one the floor
     (the parent's unless given). Steps go on counting where the parent stood.
+
+    Args:
+        batch_factor: what the parent's share is multiplied with at that step because its batch has grown.
     """
     return ScheduleConfig(
         kind="cooldown",
         schedule_steps=cooldown_steps,
         start_step=branch_step,
-        start_share=learning_rate(parent, branch_step),
-        floor_share=parent.floor_share if floor_share is None else floor_share,
+        start_share=learning_rate(parent, branch_step) * batch_factor,
+        decay_shape=decay_shape,
+        floor_share=parent.floor_share * batch_factor if floor_share is None else floor_share,
     )
 
 

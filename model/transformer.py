@@ -1,18 +1,22 @@
 """The decoder: embedding, layers, final norm. The head belongs to model/loss.py, which never builds all logits."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from model.attention import LayerKind, attention
-from model.config import ModelConfig
-from model.moe import RouterStats, moe
+from model.architecture import ModelConfig
+from model.attention import LayerKind, attention, kind_of
+from model.moe import moe
+from model.neighbour import convolve
 from model.norm import norm
-from model.parameters import Params
+from model.parameters import BANK, Params
 from model.rope import angles
+from model.router import RouterStats
 
 Body = Callable[[Array, Params, Array], tuple[Array, RouterStats]]
 
@@ -23,6 +27,7 @@ def forward(
     """Hidden states behind the final norm.
 
     Args:
+        params: as `parameters.declare` lays them out; layers that share a bank of experts read the same one.
         router_bias: [layers, experts], from the last step's `RouterStats.next_bias`.
         tokens, segment_ids: [batch, tokens] int32.
         data_axis: inside a `shard_map`, the axis the batch is split over; router statistics then cover all shards.
@@ -37,11 +42,10 @@ def forward(
     def body(kind: LayerKind, x: Array, weights: Params, bias: Array) -> tuple[Array, RouterStats]:
         return _layer(x, weights, bias, config, kind, segment_ids, turns, data_axis)
 
-    kinds = [LayerKind(config.window(layer), config.rotates(layer)) for layer in range(config.layers)]
-    bodies: list[Body] = [functools.partial(body, kind) for kind in kinds]
+    bodies: list[Body] = [functools.partial(body, kind_of(config, layer)) for layer in range(config.layers)]
     if config.kernels.rematerialize_layers:
         bodies = [jax.checkpoint(one) for one in bodies]
-    x, stats = _run_layers(bodies, _scanned_periods(config), x, params["layers"], router_bias)
+    x, stats = _run_layers(bodies, config, x, _split_bank(params["layers"]), router_bias)
     return norm(x, params["final_norm"], config.norm_eps), stats
 
 
@@ -61,39 +65,63 @@ def _layer(
     rows = norm(x, weights["moe"]["norm"], config.norm_eps).reshape(batch * tokens, width)
     is_token = (segment_ids >= 0).reshape(-1)
     mixed, stats = moe(rows, weights["moe"], bias, config, is_token, data_axis=data_axis)
-    return x + mixed.reshape(x.shape), stats
+    mixed = mixed.reshape(x.shape)
+    if "moe_taps" in weights["moe"]:
+        mixed = convolve(mixed, weights["moe"]["moe_taps"], segment_ids)
+    return x + mixed, stats
 
 
 def _scanned_periods(config: ModelConfig) -> tuple[int, int]:
     """(layers of a period, whole periods): the repetitive head of the stack that `scan` compiles once; the rest is unrolled."""
+    tied = config.expert_tying_layers
     if config.kernels.layer_loop == "unrolled":
-        return 1, 0
+        return tied, 0
     if config.window_tokens is None or config.global_every is None:
-        return 1, config.layers
-    return config.global_every, config.layers // config.global_every
+        return tied, config.layers // tied
+    period = math.lcm(config.global_every, tied)
+    return period, config.layers // period
 
 
-def _run_layers(bodies: Sequence[Body], periods: tuple[int, int], x: Array, layers: Params, bias: Array) -> tuple[Array, RouterStats]:
-    period, repeats = periods
-    scanned = period * repeats
+def _split_bank(layers: Params) -> tuple[Params, Params]:
+    """Leaves by layer, and leaves by bank."""
+    moe = layers["moe"]
+    return layers | {"moe": {name: leaf for name, leaf in moe.items() if name not in BANK}}, {name: moe[name] for name in BANK}
+
+
+def _run_layers(
+    bodies: Sequence[Body], config: ModelConfig, x: Array, weights: tuple[Params, Params], bias: Array
+) -> tuple[Array, RouterStats]:
+    period, repeats = _scanned_periods(config)
+    (layers, banks), tied, scanned = weights, config.expert_tying_layers, period * repeats
     collected: list[RouterStats] = []
     if repeats:
 
-        def run_period(x: Array, stacked: tuple[Params, Array]) -> tuple[Array, RouterStats]:
-            return _run_in_turn(bodies[:period], x, *stacked)
+        def run_period(x: Array, stacked: tuple[Params, Params, Array]) -> tuple[Array, RouterStats]:
+            return _run_in_turn(bodies[:period], x, *stacked, tied)
 
-        folded = jax.tree.map(lambda a: a[:scanned].reshape(repeats, period, *a.shape[1:]), (layers, bias))
+        folded = (_folded(layers, repeats, period), _folded(banks, repeats, period // tied), _folded(bias, repeats, period))
         x, stats = jax.lax.scan(run_period, x, folded)
         collected.append(jax.tree.map(lambda a: a.reshape(scanned, *a.shape[2:]), stats))
     if scanned < len(bodies):
-        x, stats = _run_in_turn(bodies[scanned:], x, *jax.tree.map(lambda a: a[scanned:], (layers, bias)))
+        rest, rest_of_banks = _from(layers, scanned), _from(banks, scanned // tied)
+        x, stats = _run_in_turn(bodies[scanned:], x, rest, rest_of_banks, bias[scanned:], tied)
         collected.append(stats)
     return x, jax.tree.map(lambda *parts: jnp.concatenate(parts), *collected)
 
 
-def _run_in_turn(bodies: Sequence[Body], x: Array, layers: Params, bias: Array) -> tuple[Array, RouterStats]:
+def _from(tree: Any, first: int) -> Any:
+    return jax.tree.map(lambda a: a[first:], tree)
+
+
+def _folded(tree: Any, repeats: int, period: int) -> Any:
+    return jax.tree.map(lambda a: a[: repeats * period].reshape(repeats, period, *a.shape[1:]), tree)
+
+
+def _run_in_turn(bodies: Sequence[Body], x: Array, layers: Params, banks: Params, bias: Array, tied: int) -> tuple[Array, RouterStats]:
     collected: list[RouterStats] = []
     for index, body in enumerate(bodies):
-        x, stats = body(x, *jax.tree.map(lambda a, i=index: a[i], (layers, bias)))
+        own, own_bias = jax.tree.map(lambda a, i=index: a[i], (layers, bias))
+        bank = jax.tree.map(lambda a, i=index // tied: a[i], banks)
+        x, stats = body(x, own | {"moe": own["moe"] | bank}, own_bias)
         collected.append(stats)
     return x, jax.tree.map(lambda *parts: jnp.stack(parts), *collected)

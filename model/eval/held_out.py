@@ -14,7 +14,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from infra.artifacts.artifact import Artifact
-from model.config import HeldOutConfig, ModelConfig
+from model.architecture import ModelConfig
+from model.config import HeldOutConfig
 from model.eval.packing import batch_of, pieces_of, rows_of
 from model.eval.scores import DocumentScores
 from model.loss import token_nats
@@ -38,7 +39,8 @@ class HeldOutScorer:
         self._domains = [bucket.domain for bucket in ledger.split("held_out")]
         self._store, self._config = store, held_out
         self._token_bytes = load_token_bytes(store)
-        self._nats = jax.jit(lambda params, router_bias, batch: token_nats(params, router_bias, model, batch))
+        dropless = model.dropless  # a capacity makes a score hang on the batch around a text, and worse than the model is
+        self._nats = jax.jit(lambda params, router_bias, batch: token_nats(params, router_bias, dropless, batch))
 
     def score(self, params: Params, router_bias: Array, *, heartbeat: Heartbeat) -> dict[str, DocumentScores]:
         """Score every domain.

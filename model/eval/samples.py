@@ -6,7 +6,7 @@ from jax import Array
 from pydantic import BaseModel, ConfigDict
 from tokenizers import Tokenizer
 
-from model.config import ModelConfig
+from model.architecture import ModelConfig
 from model.generate import sample
 from model.parameters import Params
 from ops.tokenizer import END_OF_TEXT_ID

@@ -8,7 +8,8 @@ from typing import Any
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import identity_of
 from infra.artifacts.writer import Writer
-from model.config import HeldOutConfig, LoaderConfig, ScheduleConfig, TrainConfig, tiny_model
+from model.config import HeldOutConfig, LoaderConfig, ScheduleConfig, TrainConfig
+from model.presets import tiny_model
 from model.run import CONFIG, FLOPS_CONVENTIONS, STATE, Data, Run, RunState, resolve
 from tests.builders import publish
 

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from model.architecture import KernelConfig, ModelConfig
 from model.batch import Batch
-from model.config import KernelConfig, ModelConfig, tiny_model
 from model.parameters import Params, declare, init
+from model.presets import tiny_model
 from model.transformer import forward
 
 CHEAP = {"moe_backend": "dense", "attention_backend": "plain"}

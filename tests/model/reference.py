@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import ModelConfig
+from model.architecture import ModelConfig
+from model.parameters import BANK
 
 Floats = NDArray[np.float64]
 
@@ -20,7 +21,8 @@ def hidden_states(
 
 def nats(params: Any, router_bias: Floats, config: ModelConfig, tokens: Any, segment_ids: Any, targets: Any) -> Floats:
     """Negative log-likelihood of each target [batch, tokens]."""
-    logits = hidden_states(params, router_bias, config, tokens, segment_ids) @ np.asarray(params["head"], np.float64)
+    head = np.asarray(params["embedding"], np.float64).T if config.tied_head else np.asarray(params["head"], np.float64)
+    logits = hidden_states(params, router_bias, config, tokens, segment_ids) @ head
     log_partition = np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)) + logits.max(-1)
     return np.asarray(log_partition - np.take_along_axis(logits, targets[..., None], -1)[..., 0])
 
@@ -28,10 +30,13 @@ def nats(params: Any, router_bias: Floats, config: ModelConfig, tokens: Any, seg
 def _row(params: Any, router_bias: Floats, config: ModelConfig, tokens: Any, segment_ids: Any) -> Floats:
     x = _norm(params["embedding"][tokens], params["embedding_norm"], config)
     for layer in range(config.layers):
-        weights = _at(params["layers"], layer)
+        weights = {"attention": _at(params["layers"]["attention"], layer)}
+        weights["moe"] = _at({name: leaf for name, leaf in params["layers"]["moe"].items() if name not in BANK}, layer)
         x = x + _attention(_norm(x, weights["attention"]["norm"], config), weights["attention"], config, layer, segment_ids)
         u = _norm(x, weights["moe"]["norm"], config)
-        x = x + np.stack([_moe(token, weights["moe"], router_bias[layer], config) for token in u])
+        bank = {name: params["layers"]["moe"][name][layer // config.expert_tying_layers] for name in BANK}
+        mixed = _moe(u, weights["moe"] | bank, router_bias[layer], config, segment_ids >= 0)
+        x = x + _convolved(mixed, weights["moe"], "moe", config, segment_ids)
     return _norm(x, params["final_norm"], config)
 
 
@@ -48,10 +53,13 @@ def _attention(x: Floats, weights: Any, config: ModelConfig, layer: int, segment
     window = None if cadence else config.window_tokens
     is_global = window is None
     out = np.zeros((tokens, config.heads, config.head_dim))
+    keys = _convolved(x @ weights["key"], weights, "key", config, segment_ids)
     gates = 2 * _sigmoid(x @ weights["gate"]) if config.attention_gate else np.ones((tokens, config.heads))
     for head in range(config.heads):
         own, shared = _columns(head, config), _columns(head // group, config)
-        q, k, v = x @ weights["query"][:, own], x @ weights["key"][:, shared], x @ weights["value"][:, shared]
+        q, k, v = x @ weights["query"][:, own], keys[:, shared], x @ weights["value"][:, shared]
+        if config.partial_key_offset and is_global:
+            k = _offset(k, segment_ids)
         if config.qk_norm:
             q, k = (a / np.sqrt((a**2).mean(-1, keepdims=True) + config.qk_norm_eps) for a in (q, k))
         if not is_global or config.rope_layers == "all":
@@ -65,27 +73,70 @@ def _attention(x: Floats, weights: Any, config: ModelConfig, layer: int, segment
             if config.exclusive_attention:
                 y = y - (y @ v[t]) / (v[t] @ v[t] + 1e-6) * v[t]
             out[t, head] = gates[t, head] * y
-    return np.asarray(out.reshape(tokens, -1) @ weights["output"])
+    return _convolved(out.reshape(tokens, -1) @ weights["output"], weights, "attention", config, segment_ids)
+
+
+def _convolved(x: Floats, weights: Any, site: Any, config: ModelConfig, segment_ids: Any) -> Floats:
+    if not config.convolution_taps or site not in config.convolution_sites:
+        return np.asarray(x)
+    y = np.zeros_like(x)
+    for t in range(len(x)):
+        for back in range(min(config.convolution_taps, t + 1)):
+            if segment_ids[t - back] == segment_ids[t]:
+                y[t] += weights[f"{site}_taps"][back] * x[t - back]
+    return y
+
+
+def _offset(k: Floats, segment_ids: Any) -> Floats:
+    half, moved = k.shape[1] // 2, k.copy()
+    for t in range(len(k)):
+        inside = t > 0 and segment_ids[t - 1] == segment_ids[t]
+        moved[t, half:] = k[t - 1, half:] if inside else 0.0
+    return moved
 
 
 def _turned(x: Floats, position: int, config: ModelConfig) -> Floats:
     pairs = round(config.head_dim * config.rope_fraction) // 2
     turned = x.copy()
     for i in range(pairs):
+        first, second = (i, i + pairs) if config.rope_pairing == "halves" else (2 * i, 2 * i + 1)
         angle = position * config.rope_theta ** (-i / pairs)
-        turned[i] = x[i] * np.cos(angle) - x[i + pairs] * np.sin(angle)
-        turned[i + pairs] = x[i] * np.sin(angle) + x[i + pairs] * np.cos(angle)
+        turned[first] = x[first] * np.cos(angle) - x[second] * np.sin(angle)
+        turned[second] = x[first] * np.sin(angle) + x[second] * np.cos(angle)
     return turned
 
 
-def _moe(x: Floats, weights: Any, bias: Floats, config: ModelConfig) -> Floats:
-    scores = x @ weights["router"]
-    chosen = np.argsort(-(scores + bias), kind="stable")[: config.experts_per_token]
-    share = _sigmoid(scores[chosen]) / _sigmoid(scores[chosen]).sum() * config.router_combine_scale
-    y = sum(s * _swiglu(x, *(weights[f"expert_{part}"][e] for part in ("gate", "up", "down"))) for s, e in zip(share, chosen, strict=True))
-    if config.shared_expert_width:
-        y = y + _swiglu(x, weights["shared_gate"], weights["shared_up"], weights["shared_down"])
-    return np.asarray(y)
+def _moe(u: Floats, weights: Any, bias: Floats, config: ModelConfig, is_token: Any) -> Floats:
+    """Tokens in turn; an expert of a piece of the batch that is full takes no more."""
+    tokens = len(u)
+    piece, rows = -(-tokens // config.capacity_shards), np.inf
+    if config.capacity_factor is not None:
+        rows = np.ceil(config.capacity_factor * piece * config.experts_per_token / config.experts)
+    taken: dict[tuple[int, int], int] = {}
+    y = np.zeros_like(u)
+    for t in range(tokens):
+        scores = u[t] @ weights["router"]
+        chosen = np.argsort(-(scores + bias), kind="stable")[: config.experts_per_token]
+        share = _sigmoid(scores[chosen]) * config.router_combine_scale
+        if config.router_renormalize:
+            share = share / _sigmoid(scores[chosen]).sum()
+        r = u[t]
+        if config.latent_width:
+            r = r @ weights["latent_down"]
+            if config.latent_norm:
+                r = r / np.sqrt((r**2).mean() + config.norm_eps) * weights["latent_gain"]
+        routed = np.zeros_like(r)
+        for s, e in zip(share, chosen, strict=True):
+            if config.capacity_factor is not None:
+                cell = (t // piece, int(e))
+                if not is_token[t] or taken.get(cell, 0) >= rows:
+                    continue
+                taken[cell] = taken.get(cell, 0) + 1
+            routed = routed + s * _swiglu(r, *(weights[f"expert_{part}"][e] for part in ("gate", "up", "down")))
+        y[t] = routed @ weights["latent_up"] if config.latent_width else routed
+        for n in range(config.shared_experts if config.shared_expert_width else 0):
+            y[t] += _swiglu(u[t], *(weights[f"shared_{part}"][n] for part in ("gate", "up", "down")))
+    return y
 
 
 def _swiglu(x: Floats, gate: Floats, up: Floats, down: Floats) -> Floats:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from model.attention import attend, exclude_own_value
+from model.attention import attend
+from model.exclusion import exclude_own_value
 from model.rope import angles, rotate
 from tests.model.learner import largest_difference, variant
 

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from model.architecture import KernelConfig, ModelConfig
 from model.arrays import ArraysMismatchError, decode, encode
-from model.config import CPU_KERNELS, KernelConfig, ModelConfig, demo_model, tiny_model
 from model.export import CONFIG, FIELD_NAMES, WEIGHTS, model_config, release_arrays, release_config
 from model.load import load_release, logits, next_token_logits
 from model.parameters import Params, init
+from model.presets import CPU_KERNELS, demo_model, tiny_model
 from model.state import same, to_arrays
 
 GATED = tiny_model().model_copy(update={"norm_gate_rank": 4, "attention_gate": True, "exclusive_attention": True, "shared_expert_width": 0})

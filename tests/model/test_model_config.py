@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from model.config import OptimizerConfig, ScheduleConfig, demo_model, tiny_model
+from model.config import LoaderConfig, OptimizerConfig, ScheduleConfig, TrainConfig
+from model.presets import demo_model, tiny_model
 from tests.model.learner import variant
 
 
@@ -18,7 +19,13 @@ from tests.model.learner import variant
         ({"experts": 2, "experts_per_token": 2}, "set it to 'none'"),
         ({"window_tokens": None}, "no layer sees positions"),
         ({"window_tokens": None, "global_every": None, "rope_layers": "all"}, "give the window"),
-        ({"windows": 3}, "Extra inputs are not permitted"),
+        ({"windows": 3}, r"windows\n  Extra inputs are not permitted"),
+        ({"layers": 3, "expert_tying_layers": 2}, "expert_tying_layers = 2 doesn't divide layers = 3"),
+        ({"shared_experts": 0}, "shared_experts = 0 with shared_expert_width = 32"),
+        ({"convolution_taps": 4, "convolution_sites": ()}, "convolution_taps = 4 with no convolution_sites"),
+        ({"convolution_taps": 4, "convolution_sites": ("key", "key")}, "names a site twice"),
+        ({"convolution_taps": 4, "convolution_sites": ("query",)}, "convolution_sites"),
+        ({"head_dim": 5, "rope_fraction": 0.4, "partial_key_offset": True}, "head_dim = 5 is odd"),
     ],
 )
 def test_an_impossible_model_is_refused(changes: dict[str, Any], sentence: str) -> None:
@@ -40,6 +47,16 @@ def test_an_impossible_model_is_refused(changes: dict[str, Any], sentence: str) 
 def test_an_impossible_schedule_is_refused(fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         ScheduleConfig(**({"schedule_steps": 10} | fields))
+
+
+def test_a_window_larger_than_the_sequence_is_refused() -> None:
+    with pytest.raises(ValidationError, match="window_tokens = 8 is larger than sequence_tokens = 4"):
+        TrainConfig(model=tiny_model(), schedule=ScheduleConfig(schedule_steps=10), loader=LoaderConfig(sequence_tokens=4))
+
+
+def test_a_decay_on_a_sphere_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"muon_weight_decay = 0\.1 with matrix_rule = 'muon_sphere'"):
+        OptimizerConfig(matrix_rule="muon_sphere", muon_weight_decay=0.1)
 
 
 def test_more_steps_than_coefficients_are_refused() -> None:

@@ -6,8 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from model.config import ModelConfig
-from model.parameters import Leaf, Params, count, declare, init, init_router_bias
+from model.architecture import ModelConfig
+from model.leaf import Leaf
+from model.parameters import Params, count, declare, init, init_router_bias
 from tests.model.learner import variant
 
 # Shapes of models whose counts are published (Grug MoE, 2026).
@@ -83,9 +84,9 @@ def test_a_draw_depends_on_seed_and_leaf_alone() -> None:
 
 def test_a_matrix_without_axes_and_a_zero_matrix_are_refused_for_muon() -> None:
     with pytest.raises(ValueError, match="declare matrix_axes"):
-        Leaf("gain", (4,), None, "muon", "ones", 0.0, "trunk", (None,))
+        Leaf("gain", (4,), None, "matrix", "ones", 0.0, "trunk", (None,))
     with pytest.raises(ValueError, match="no direction to turn"):
-        Leaf("gate", (4, 4), (0, 1), "muon", "zeros", 0.0, "trunk", (None, None))
+        Leaf("gate", (4, 4), (0, 1), "matrix", "zeros", 0.0, "trunk", (None, None))
 
 
 def _at(params: Params, *path: str) -> Any:

@@ -14,10 +14,12 @@ import pytest
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
+from model.architecture import ModelConfig
 from model.checkpoint import CheckpointMismatchError
-from model.config import CheckpointPolicy, ModelConfig, OptimizerConfig, TrainConfig, tiny_model
+from model.config import CheckpointPolicy, OptimizerConfig, TrainConfig
 from model.finish import MODEL, OPTIMIZER
 from model.loop import NonFiniteLossError
+from model.presets import tiny_model
 from model.run import FLOPS_CONVENTIONS, read_run
 from model.tracker import read_rows
 from model.train import train

@@ -9,36 +9,56 @@ import numpy as np
 import pytest
 from jax import Array
 
+from model.architecture import ModelConfig
 from model.batch import Batch
-from model.config import ModelConfig
 from model.loss import token_nats
-from model.moe import RouterStats
 from model.parameters import Params
+from model.router import RouterStats
 from model.transformer import forward
 from tests.model import reference
 from tests.model.learner import CHEAP, bias, hidden_states, largest_difference, packed, variant, weights
 
-EVERYTHING: dict[str, Any] = {"norm_gate_rank": 4, "attention_gate": True, "exclusive_attention": True}
+MECHANISMS: dict[str, dict[str, Any]] = {
+    "norm gate": {"norm_gate_rank": 4},
+    "head gate": {"attention_gate": True},
+    "exclusive attention": {"exclusive_attention": True},
+    "key offset": {"partial_key_offset": True},
+    "convolution": {"convolution_taps": 3},
+    "convolution of keys": {"convolution_taps": 4, "convolution_sites": ("key",)},
+    "two shared experts": {"shared_experts": 2, "shared_expert_width": 8},
+    "latent experts": {"latent_width": 12},
+    "latent experts without norm": {"latent_width": 12, "latent_norm": False},
+    "tied experts": {"layers": 4, "expert_tying_layers": 2},
+    "tied head": {"tied_head": True},
+    "weights not renormalised": {"router_renormalize": False},
+    "interleaved rotation": {"rope_pairing": "interleaved"},
+    "queries per head of their own": {"kv_heads": 4},
+    "one key for all heads": {"kv_heads": 1},
+    "no norm of queries and keys": {"qk_norm": False},
+    "no shared expert": {"shared_experts": 0, "shared_expert_width": 0},
+    "global with full rotation": {"window_tokens": None, "rope_layers": "all", "rope_fraction": 1.0},
+    "windows alone": {"global_every": None},
+}
+"""Each on its own over the plain tiny model."""
+
+EVERYTHING: dict[str, Any] = {
+    **{name: value for mechanism in list(MECHANISMS.values())[:5] for name, value in mechanism.items()},
+    **{"shared_experts": 2, "latent_width": 12, "layers": 4, "expert_tying_layers": 2},
+}
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        pytest.param(variant(), id="plain"),
-        pytest.param(variant(**EVERYTHING), id="all gates"),
-        pytest.param(variant(window_tokens=None, rope_layers="all", rope_fraction=1.0), id="global with full rotation"),
-        pytest.param(variant(shared_expert_width=0, qk_norm=False, experts_per_token=1), id="one expert, none shared"),
-    ],
-)
-def test_hidden_states_equal_the_numpy_reference(config: ModelConfig) -> None:
+@pytest.mark.parametrize("changes", [{}, *MECHANISMS.values(), EVERYTHING], ids=["plain", *MECHANISMS, "everything"])
+def test_hidden_states_equal_the_numpy_reference(changes: dict[str, Any]) -> None:
+    config = variant(**changes, kernels=CHEAP)
     params, router_bias, batch = weights(config), bias(config), packed(config)
     ours = hidden_states(params, router_bias, config, batch.tokens, batch.segment_ids)
     theirs = reference.hidden_states(params, np.asarray(router_bias), config, np.asarray(batch.tokens), np.asarray(batch.segment_ids))
     assert np.max(np.abs(ours - theirs)) < 2e-5  # float32 rounding, values up to 5, through norms that amplify small activations
 
 
-def test_token_losses_equal_the_numpy_reference() -> None:
-    config = variant(vocab_size=50, kernels={"loss_chunk_tokens": 13})
+@pytest.mark.parametrize("tied_head", [False, True])
+def test_token_losses_equal_the_numpy_reference(tied_head: bool) -> None:
+    config = variant(vocab_size=50, tied_head=tied_head, kernels={"loss_chunk_tokens": 13})
     params, router_bias, batch = weights(config), bias(config), packed(config)
     ours = jax.jit(token_nats, static_argnums=2)(params, router_bias, config, batch)
     numpy = [np.asarray(a) for a in (router_bias, batch.tokens, batch.segment_ids, batch.targets)]
@@ -80,12 +100,20 @@ def test_two_windowed_layers_reach_two_windows_and_no_further() -> None:
     assert list(np.flatnonzero(np.any(gradient != 0, axis=-1))) == list(range(15 - 2 * 3, 16))
 
 
-def test_scanned_unrolled_and_recomputed_layers_agree() -> None:
-    unrolled = variant(layers=3, kernels=CHEAP)  # one period of two and one layer more
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"layers": 3}, id="one period of two and one layer more"),
+        pytest.param({"layers": 8, "global_every": 2, "expert_tying_layers": 4}, id="banks longer than the cadence"),
+        pytest.param({"layers": 6, "global_every": 3, "expert_tying_layers": 2}, id="banks across the cadence"),
+    ],
+)
+def test_scanned_unrolled_and_recomputed_layers_agree(changes: dict[str, Any]) -> None:
+    unrolled = variant(**changes, kernels=CHEAP)
     params, router_bias, batch = weights(unrolled), bias(unrolled), packed(unrolled)
     expected, expected_stats = _gradient_and_stats(params, router_bias, unrolled, batch)
     for recompute in (False, True):
-        scanned = variant(layers=3, kernels=CHEAP | {"layer_loop": "scan", "rematerialize_layers": recompute})
+        scanned = variant(**changes, kernels=CHEAP | {"layer_loop": "scan", "rematerialize_layers": recompute})
         gradient, stats = _gradient_and_stats(params, router_bias, scanned, batch)
         assert largest_difference(gradient, expected) < 1e-5  # the same operations, fused differently
         assert largest_difference(stats, expected_stats) < 1e-5

@@ -10,11 +10,12 @@ import pytest
 
 from infra.artifacts.artifact import Artifact
 from model.batch import Batch
-from model.config import HeldOutConfig, tiny_model
+from model.config import HeldOutConfig
 from model.eval.held_out import HeldOutScorer
 from model.eval.scores import DocumentScores
 from model.loss import token_nats
 from model.parameters import Params, init, init_router_bias
+from model.presets import tiny_model
 from ops.cache import held_out_documents
 from tests.ops.stores import TOKEN_BYTES, Document, store_of
 

@@ -1,0 +1,92 @@
+"""Quantile balancing: the selection bias under which every expert would have been chosen by its fair share of a batch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from model.architecture import ModelConfig
+from model.shards import highest, lowest, total
+
+
+def balanced_bias(scores: Array, biased: Array, config: ModelConfig, is_token: Array, *, data_axis: str | None) -> Array:
+    """The next step's bias.
+
+    Args:
+        scores: [T, E] float32 router scores without bias.
+        biased: [T, E] the scores that chose.
+        is_token: [T] booleans; other rows neither count nor vote.
+        data_axis: mapped axis whose shards together are the batch.
+
+    Returns:
+        [E], mean 0. An expert's bias is minus the upper K/E quantile of its margins over the cutoff, where a token's cutoff
+        is its best biased score that was not chosen. The same for any sharding, by either estimator.
+    """
+    cutoff = jax.lax.top_k(biased, config.experts_per_token + 1)[0][:, -1:]
+    margins = scores - cutoff
+    tokens = total(jnp.sum(is_token), data_axis)
+    if config.router_quantile == "histogram":
+        quantile = _by_histogram(margins, is_token, tokens, config, data_axis)
+    else:
+        fair_share = jnp.maximum(tokens * config.experts_per_token // config.experts, 1)
+        quantile = kth_largest(jnp.where(is_token[:, None], margins, -jnp.inf), fair_share, data_axis=data_axis)
+    bias = jnp.where(tokens > 0, -quantile, 0.0)
+    return bias - jnp.mean(bias)
+
+
+def kth_largest(values: Array, k: Array, *, data_axis: str | None) -> Array:
+    """The k-th largest entry of every column, exactly, without sorting.
+
+    Args:
+        values: [T, E] float32.
+        k: scalar integer from 1; k-th over all shards of `data_axis`.
+
+    Floats keep their order as unsigned integers once negative ones are flipped, so the answer's 32 bits are found from
+    the top by counting. Counts add over shards, which sorting does not.
+    """
+    bits = jax.lax.bitcast_convert_type(values, jnp.uint32)
+    ordered = jnp.where(bits >> 31 == 1, ~bits, bits | jnp.uint32(1 << 31))
+
+    def decide(i: Array, found: Array) -> Array:
+        candidate = found | (jnp.uint32(1 << 31) >> i.astype(jnp.uint32))
+        reached = total(jnp.sum(ordered >= candidate, axis=0), data_axis)
+        return jnp.where(reached >= k, candidate, found)
+
+    found = jax.lax.fori_loop(0, 32, decide, jnp.zeros(values.shape[-1], jnp.uint32))
+    restored = jnp.where(found >> 31 == 1, found & jnp.uint32((1 << 31) - 1), ~found)
+    return jax.lax.bitcast_convert_type(restored, jnp.float32)
+
+
+def histogram(values: Array, is_token: Array, low: Array, high: Array, bins: int) -> Array:
+    """Counts [E, bins] int32 of each column's entries over equal bins of low..high; those of shards and microbatches add up.
+
+    Args:
+        values: [T, E] float32, inside low..high wherever is_token [T] holds; other rows are not counted.
+    """
+    width = jnp.maximum(high - low, np.finfo(np.float32).tiny) / bins
+    bin_of = jnp.clip(((values - low) / width).astype(jnp.int32), 0, bins - 1)
+    columns = jnp.broadcast_to(jnp.arange(values.shape[-1]), values.shape)
+    empty = jnp.zeros((values.shape[-1], bins), jnp.int32)
+    return empty.at[columns, bin_of].add(is_token[:, None].astype(jnp.int32))
+
+
+def quantile_of(counts: Array, low: Array, high: Array, rank: Array) -> Array:
+    """The `rank`-th largest entry [E] of every histogram [E, bins], linearly inside the bin where the count reaches it.
+
+    Args:
+        rank: float32 scalar above 0, at most the entries of a histogram.
+    """
+    bins = counts.shape[-1]
+    width = (high - low) / bins
+    reached = jnp.cumsum(counts[:, ::-1], axis=-1)  # entries at or above each bin, from the top
+    crossing = jnp.argmax(reached >= rank, axis=-1)
+    inside = jnp.take_along_axis(counts[:, ::-1], crossing[:, None], axis=-1)[:, 0]
+    above = jnp.take_along_axis(reached, crossing[:, None], axis=-1)[:, 0] - inside
+    return high - width * (crossing + (rank - above) / jnp.maximum(inside, 1))
+
+
+def _by_histogram(margins: Array, is_token: Array, tokens: Array, config: ModelConfig, data_axis: str | None) -> Array:
+    low = lowest(jnp.min(jnp.where(is_token[:, None], margins, jnp.inf)), data_axis)
+    high = highest(jnp.max(jnp.where(is_token[:, None], margins, -jnp.inf)), data_axis)
+    counts = total(histogram(margins, is_token, low, high, config.router_histogram_bins), data_axis)
+    return quantile_of(counts, low, high, tokens * (config.experts_per_token / config.experts))
