@@ -243,3 +243,11 @@ def test_dagsters_storage_is_postgresql_through_the_driver_that_its_package_brin
     assert load_profile(changed(tmp_path, storage={**storage, "dagster": ""})).storage.dagster is None
     with pytest.raises(ProfileError, match=r"storage\.dagster: write postgresql://user@host:port/database, or leave it out"):
         load_profile(changed(tmp_path, storage={**storage, "dagster": "mysql://here"}))
+
+
+def test_partitions_of_a_backfill_share_a_run_only_off_the_accelerators(tmp_path: Path):
+    shared = load_profile(changed(tmp_path, concurrency={"partitions": 100})).concurrency
+    assert (shared.partitions_of("host"), shared.partitions_of("accelerator")) == (100, 1)
+    assert load_profile("demo").concurrency.partitions_of("host") == 1
+    with pytest.raises(ProfileError, match=r"concurrency\.partitions: .*less than or equal to 100"):
+        load_profile(changed(tmp_path, concurrency={"partitions": 101}))
