@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from fsspec import AbstractFileSystem
 
@@ -25,7 +25,7 @@ class Weather:
 
     Attributes:
         lost_request, lost_reply: the call fails without, or in spite of, its effect: a time-out, or a 503.
-        contended: a conditional create stays in flight while others go on, who get a 409; it may fail at last.
+        contended: a conditional create gets no reply and stays in flight for a while: until it comes to nothing, others get a 409.
         torn: of a data file, only half is kept, and only the reply's ETag tells.
         late: others see a write only after `late_s`.
         slow: the answer takes minutes, in which the world goes on.
@@ -64,7 +64,7 @@ class Bucket:
     on_change: Callable[[str, bytes | None, bytes | None], None] = lambda key, before, after: None
     objects: dict[str, bytes] = field(default_factory=dict)
     _hidden: dict[str, _Hidden] = field(default_factory=dict)
-    _in_flight: set[str] = field(default_factory=set)
+    _in_flight_until_s: dict[str, float] = field(default_factory=dict)
 
     def visible(self, key: str) -> bytes | None:
         """The object as whoever asks sees it now."""
@@ -93,12 +93,12 @@ class Bucket:
 
     def create(self, key: str, body: bytes) -> None:
         with self._call():
-            if key in self._in_flight:
+            if self.scheduler.now_s < self._in_flight_until_s.get(key, 0.0):
                 raise _error(409, "ConditionalRequestConflict")
             if key in self.objects:
                 raise _error(412, "PreconditionFailed")
             if self._happens(self.weather.contended):
-                self._wait_in_flight(key)
+                self._lose_in_flight(key)
             self._store(key, body)
 
     def delete(self, key: str) -> None:
@@ -121,15 +121,10 @@ class Bucket:
         self._fail(self.weather.lost_request)
         yield
 
-    def _wait_in_flight(self, key: str) -> None:
-        self._in_flight.add(key)
-        try:
-            for _ in range(self.scheduler.random.randrange(1, 6)):
-                self.scheduler.hand_over(0.2)
-        finally:
-            self._in_flight.discard(key)
-        if self._happens(0.5):
-            raise _error(503, "SlowDown")
+    def _lose_in_flight(self, key: str) -> NoReturn:
+        """The client stops waiting, the server goes on for a while, and in the end it creates nothing."""
+        self._in_flight_until_s[key] = self.scheduler.now_s + self.scheduler.random.uniform(0, 1.0)
+        raise TimeoutError("simulated: no reply to a create that goes on")
 
     def _store(self, key: str, body: bytes) -> None:
         before, seen = self.objects.get(key), self.visible(key)

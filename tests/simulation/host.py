@@ -17,6 +17,7 @@ from infra.supervise.pulse import Failure
 from infra.supervise.verdict import Evidence, GangEvidence, RankEnd, Stop, gang_verdict, verdict
 from tests.simulation.actors import Killed
 from tests.simulation.engine import Host, Running, SimulatedEngine
+from tests.simulation.history import Violation
 
 BEAT_S = 10.0
 STALLED_BEATS = 45  # longer than a pause
@@ -55,6 +56,8 @@ def work(engine: SimulatedEngine, running: Running, host: Host) -> None:
         if host.number == 0:
             _publish(engine, running, lease)
         host.returned = (0, None)
+    except Violation:
+        raise  # the simulation's word, not the program's
     except Exception as error:
         failure = explain(error)
         host.returned = (EXIT_CODES[Ending(failure.ending)], failure)

@@ -141,6 +141,16 @@ def every_budget_is_charged_once(facts: Facts, ends: Sequence[dict[str, Any]], *
         _require(not should, "every_budget_is_charged_once", f"tried again after {told}, which used a budget up")
 
 
+def what_ran_is_charged(facts: Facts, claim: Claim) -> None:
+    """Losing what never started is free: so nothing may count as such of which the engine knows how it ended."""
+    running = facts.attempt_of(claim.uid)
+    word = running.word if running is not None else None
+    is_free = claim.ended == "never_started" and word is not None and word.ending.value != "never_started"
+    _require(
+        not is_free, "every_budget_is_charged_once", f"attempt {claim.number} counts as never started; the engine knows better: {word}"
+    )
+
+
 def an_end_is_its_own(facts: Facts, claim: Claim) -> None:
     """The recorded end is that attempt's and no other's: its text names the attempt that its supervisor saw."""
     others = [other.uid for other in facts.claims.values() if other.uid != claim.uid and other.uid in str(claim.end.get("what"))]

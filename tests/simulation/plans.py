@@ -81,4 +81,11 @@ def _gangs(plan: Plan) -> Plan:
     return replace(plan, engines=1, hosts=3, cancels=False, faults=faults, weather=Weather())
 
 
-TROUBLES: dict[str, Callable[[Plan], Plan]] = {"any": lambda plan: plan, "zombies": _zombies, "gangs": _gangs}
+def _storage(plan: Plan) -> Plan:
+    """Storage that loses, conflicts and tears, and nothing else."""
+    weather = Weather(lost_request=0.1, lost_reply=0.1, contended=0.5, torn=0.5)
+    faults = replace(plan.faults, mortality=0.0, application_error=0.0, never_starts=0.0, pausing=0.0)
+    return replace(plan, dispatcher=Fate(), cancels=False, faults=faults, weather=weather)
+
+
+TROUBLES: dict[str, Callable[[Plan], Plan]] = {"any": lambda plan: plan, "zombies": _zombies, "gangs": _gangs, "storage": _storage}

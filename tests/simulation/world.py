@@ -215,6 +215,7 @@ class World:
         claim.longest_silence_s = max(claim.longest_silence_s, self.scheduler.now_s - claim.last_beat_s)
         self.history.add(f"records the end of attempt {number}: {claim.ended} ({claim.end['what']})")
         invariants.an_end_is_its_own(self.facts, claim)
+        invariants.what_ran_is_charged(self.facts, claim)
 
     def _published(self, before: bytes | None, after: bytes | None) -> None:
         if before is not None or after is None:
