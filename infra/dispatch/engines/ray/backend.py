@@ -65,7 +65,7 @@ class RayBackend:
         handle = Handle(job_id(job, attempt.number), attempt)
         name = submission_id(handle)
         facts = _Facts(job.address, job.resources.target.hosts, job.timeouts.kill_grace_s)
-        ran_before = read_beat(job.address, attempt.number) is not None  # asked before Ray is: whoever beats was submitted
+        ran_before = _has_run(facts, attempt)  # asked before Ray is: whoever left a trace was submitted
         try:
             known = self._api.job(name) is not None
         except Unauthorized as refused:
@@ -178,6 +178,13 @@ class RayBackend:
         if len(ends) < facts.hosts and over_for_s < facts.kill_grace_s + LINGER_S:
             return EngineState("running")
         return EngineState("ended", gang_end(ends, facts.hosts, read_fallen(directory), word(bool(ends))))
+
+
+def _has_run(facts: _Facts, attempt: Attempt) -> bool:
+    """Whether any host of the attempt left a trace."""
+    if read_beat(facts.address, attempt.number) is not None:
+        return True
+    return bool(read_ends(attempt_directory(facts.address, attempt.number), facts.hosts))
 
 
 def submission_id(handle: Handle) -> str:
