@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=0)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="seaway-bench-") as root:
+    with tempfile.TemporaryDirectory(prefix="seaway-bench-", ignore_cleanup_errors=True) as root:
         os.environ |= {"SEAWAY_BENCH_ROOT": root, "SEAWAY_BENCH_PARTITIONS": str(max(options.rounds, options.partitions, 1))}
         from orchestration.instance import prepare_home
         from tests.benchmarks.dagster_project import FACTORY
