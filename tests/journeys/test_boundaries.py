@@ -15,9 +15,11 @@ import pytest
 from infra.artifacts.lease import attempts
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.endings import COSTS, Budget, Ending
-from infra.dispatch.job import Job
+from infra.dispatch.job import Job, Resources
+from infra.dispatch.rendezvous import ENDPOINT_NAME
 from infra.storage.objects import list_names
 from tests.infra.dispatch.builders import job_of, processes_of, wait_for
+from tests.infra.dispatch.gang_programs import GangConfig, march
 from tests.infra.dispatch.programs import CountConfig, count
 
 TRAP = Path(__file__).parent / "trap"
@@ -33,9 +35,11 @@ class Story:
     name: str
     moment: str
     endings: tuple[tuple[Ending, ...], ...]
+    ranks: int = 1
 
     def __str__(self) -> str:
-        return f"the {self.victim} dies {self.moment} it writes {self.name}"
+        whose = "" if self.ranks == 1 else f" of a gang of {self.ranks}"
+        return f"the {self.victim}{whose} dies {self.moment} it writes {self.name}"
 
 
 ONCE = ((Ending.SUCCEEDED,),)
@@ -64,37 +68,48 @@ STORIES = [
     *(Story("worker", "replace", ".provenance.json", moment, CRASHED) for moment in AROUND),
     Story("worker", "create", ".artifact.json", "before", CRASHED),
     Story("worker", "create", ".artifact.json", "after", ONCE),
+    # Of a gang, whoever dies takes all along, and all begin again from the last checkpoint that was committed.
+    *(Story("worker", "create", ENDPOINT_NAME, moment, CRASHED, ranks=3) for moment in AROUND),
+    *(Story("worker", "create", "saved.json", moment, CRASHED, ranks=3) for moment in AROUND),
+    *(Story("supervisor", "replace", "beat.json", moment, LOST, ranks=3) for moment in AROUND),
+    Story("worker", "create", ".artifact.json", "before", CRASHED, ranks=3),
+    Story("worker", "create", ".artifact.json", "after", ONCE, ranks=3),
 ]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The digest of a run in which nobody died."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    store, job = _store_and_job(folder)
-    assert _dispatch(store, job, folder).returncode == 0
-    return _digest(store, job)
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """The digest of a run in which nobody died, by ranks."""
+    digests = {}
+    for ranks in sorted({story.ranks for story in STORIES}):
+        folder = tmp_path_factory.mktemp("undisturbed")
+        store, job = _store_and_job(folder, ranks)
+        assert _dispatch(store, job, folder).returncode == 0
+        digests[ranks] = _digest(store, job)
+    return digests
 
 
 @pytest.mark.parametrize("story", STORIES, ids=str)
-def test_whoever_dies_at_whichever_write_the_job_ends_in_the_same_bytes(story: Story, undisturbed: str, tmp_path: Path):
-    store, job = _store_and_job(tmp_path)
+def test_whoever_dies_at_whichever_write_the_job_ends_in_the_same_bytes(story: Story, undisturbed: dict[int, str], tmp_path: Path):
+    store, job = _store_and_job(tmp_path, story.ranks)
     trap = f"{story.victim} {story.kind} {story.name} {story.moment} {tmp_path}"
     first = _dispatch(store, job, tmp_path, SEAWAY_TRAP=trap)
     assert (tmp_path / "died").exists(), "the story happened"
     assert (first.returncode == 0) == (story.victim != "dispatcher"), first.stderr
     again = _dispatch(store, job, tmp_path)
     assert again.returncode == 0, again.stderr
-    assert _digest(store, job) == undisturbed
+    assert _digest(store, job) == undisturbed[story.ranks]
     _require_clean(store, job, tmp_path)
     endings = tuple(Ending(record.ended) for record in attempts(job.address))
     assert endings in story.endings
     assert not any(COSTS[ending].budget is Budget.APPLICATION for ending in endings), "no death is billed to the program"
 
 
-def _store_and_job(folder: Path) -> tuple[ArtifactStore, Job]:
+def _store_and_job(folder: Path, ranks: int) -> tuple[ArtifactStore, Job]:
     store = ArtifactStore(str(folder / "store"))
-    return store, job_of(store, count, CountConfig(numbers=NUMBERS))
+    if ranks == 1:
+        return store, job_of(store, count, CountConfig(numbers=NUMBERS))
+    return store, job_of(store, march, GangConfig(), resources=Resources(device=f"cpux{ranks}"))
 
 
 def _dispatch(store: ArtifactStore, job: Job, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
