@@ -27,7 +27,7 @@ class StepMeasures(NamedTuple):
         gradient_norm: of the whole gradient, before any optimizer.
         router_max_violation: worst layer's (largest load of an expert / mean load) - 1; 0 is perfect balance.
         router_min_entropy: worst layer's load entropy over ln(experts); 1 is perfect balance.
-        radius_drift: largest relative change of norm of a matrix that an update must not change the norm of, since the run's start.
+        radius_drift: largest relative departure, before or after the update, of a matrix on a sphere from the norm it started with.
         router_drop_fraction: choices that found their expert full, over all choices of all layers; 0 without a capacity.
     """
 
@@ -69,7 +69,8 @@ def make_step(run: Run) -> Step:
         gradient, sums = mean_gradient(state.parameters, state.router_bias, run.model, batch)
         updates, optimizer_state = optimizer.update(gradient, state.optimizer, state.parameters)
         params = optax.apply_updates(state.parameters, updates)
-        drift = radius_drift(optimizer_state, params, leaves)
+        # Before, in case somebody else wrote the parameters; after, in case the update is wrong here.
+        drift = jnp.maximum(radius_drift(state.optimizer, state.parameters, leaves), radius_drift(optimizer_state, params, leaves))
         return TrainState(params, optimizer_state, sums.router.next_bias), _measures(gradient, sums, drift, run.model)
 
     return jax.jit(step, donate_argnums=0)
