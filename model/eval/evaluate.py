@@ -34,7 +34,7 @@ class EvaluateStats(Stats):
     is_within_tolerance: bool | None
 
 
-@program(version="3")
+@program(version="4")
 def evaluate(
     config: EvaluateConfig,
     checkpoint: Artifact,
