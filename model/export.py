@@ -12,7 +12,7 @@ from infra.artifacts.config import identity_of
 from model.architecture import ModelConfig
 
 MODEL_TYPE = "seaway_moe"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: shared experts are stacked, one axis more than in 1
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 ROUTER_BIAS = "router_bias"
