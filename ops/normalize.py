@@ -4,6 +4,7 @@ Two passes. The first caps whitespace, names every text by its hash and spills r
 at a time, so memory is a spill run or a shard, whatever the source holds.
 """
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +25,7 @@ from ops.shards import read_batches, shard_name, shard_names, shard_writer, writ
 KEYED_SCHEMA = pa.schema([pa.field("id", pa.string()), *DOCUMENT_SCHEMA])
 NORMALIZED_SCHEMA = KEYED_SCHEMA.append(pa.field("is_held_out", pa.bool_()))
 # Equal texts are ordered by where they came from, so that the survivor does not depend on the order of arrival.
-SORT_KEYS = [(name, "ascending") for name in KEYED_SCHEMA.names if name != "text"]
+SORT_KEYS = [(name, "ascending") for name in KEYED_SCHEMA.names if name not in ("text", "page_starts")]
 ID_HEX = 32
 # What str.isspace() says is whitespace: the 29 characters of Unicode's White_Space and the four separators of ASCII.
 WHITESPACE = r"[\t\n\v\f\r \x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
@@ -47,7 +48,7 @@ class NormalizeStats(Stats):
     shards: int
 
 
-@program(version="1")
+@program(version="2")
 def normalize(config: NormalizeConfig, extracted: Artifact, out: Writer) -> NormalizeStats:
     """Give every text its id, drop blank rows and exact copies, and lay the rest out in shards sorted by id.
 
@@ -87,6 +88,8 @@ def _spill_rows(config: NormalizeConfig, extracted: Artifact, spill: ShardSpill,
             kept = batch.filter(pc.invert(is_blank))
             texts, cut = cap_whitespace(kept["text"], config.max_whitespace_run)
             whitespace_cut += cut
+            if cut:
+                kept = _with_shifted_pages(kept, config.max_whitespace_run)
             digests = text_digests(texts)
             spill.add(pa.record_batch([hex_ids(digests), texts, *kept.columns[1:]], schema=KEYED_SCHEMA), _shard_of(digests, spill.shards))
             out.progress(spill.rows, None, "rows named")
@@ -119,6 +122,23 @@ def cap_whitespace(texts: pa.StringArray, longest: int) -> tuple[pa.StringArray,
     if count == 0:
         return texts, 0
     return pc.replace_substring_regex(texts, f"({WHITESPACE}{{{longest}}}){WHITESPACE}+", r"\1"), count
+
+
+def shifted_starts(text: str, starts: list[int], longest: int) -> list[int]:
+    """Where pages begin in the text that `cap_whitespace` leaves of `text`."""
+    cuts = [(match.start() + longest, match.end()) for match in re.finditer(rf"\s{{{longest + 1},}}", text)]
+    return [start - sum(min(end, start) - begin for begin, end in cuts if begin < start) for start in starts]
+
+
+def _with_shifted_pages(rows: pa.RecordBatch, longest: int) -> pa.RecordBatch:
+    column = rows.schema.get_field_index("page_starts")
+    if rows.column(column).null_count == rows.num_rows:
+        return rows
+    pages = [
+        None if starts is None else shifted_starts(text, starts, longest)
+        for text, starts in zip(rows["text"].to_pylist(), rows.column(column).to_pylist(), strict=True)
+    ]
+    return rows.set_column(column, rows.schema.field(column), pa.array(pages, rows.schema.field(column).type))
 
 
 def text_digests(texts: pa.StringArray) -> bytes:

@@ -14,6 +14,12 @@ _BY_SUFFIX = {
         (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".pyx", ".pxd", ".rs", ".go", ".java", ".js", ".ts", ".tsx", ".jsx", ".sh", ".sql"),
         "text/x-source",
     ),
+    ".pdf": "application/pdf",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".docm": "application/vnd.ms-word.document.macroenabled.12",
+    ".dotx": "application/vnd.openxmlformats-officedocument.wordprocessingml.template",
+    ".dotm": "application/vnd.ms-word.template.macroenabled.12",
+    ".doc": "application/msword",
 }
 
 

@@ -25,6 +25,7 @@ DOCUMENT_SCHEMA = pa.schema(
         ("warc_file", pa.string()),
         ("warc_offset", pa.int64()),
         ("warc_length", pa.int64()),
+        ("page_starts", pa.list_(pa.int32())),
     ]
 )
 ROWS_PER_PAYLOAD_BATCH = 64  # payloads may be megabytes each
@@ -40,7 +41,7 @@ class ExtractStats(Stats):
     rejects: dict[str, int]
 
 
-@program(version="1")
+@program(version="2")
 def extract(config: ExtractConfig, raw: Artifact, out: Writer) -> ExtractStats:
     """Read every record of a source and keep its text.
 
@@ -49,12 +50,12 @@ def extract(config: ExtractConfig, raw: Artifact, out: Writer) -> ExtractStats:
         out: `part-NNNNN-of-NNNNN.parquet`, one a raw file, rows in its order (`DOCUMENT_SCHEMA`); `rejects.parquet`
             (`REJECT_SCHEMA`).
 
-    Memory: one payload (`max_payload_bytes`) and one record batch, whatever a file holds.
+    Memory: one payload (`max_payload_bytes`) and one record batch, whatever a file holds; PDFs are parsed in a process of
+    their own, under `pdf.memory_bytes`.
     """
-    interpreter = Interpreter(config)
     names = [name for name in raw.names if name.startswith(("warc/", "files-"))]
     counts = _Counts()
-    with shard_writer(out, "rejects.parquet", REJECT_SCHEMA) as reject_sink:
+    with Interpreter(config) as interpreter, shard_writer(out, "rejects.parquet", REJECT_SCHEMA) as reject_sink:
         rejects = RowBuffer(REJECT_SCHEMA, reject_sink)
         for index, name in enumerate(names):
             with shard_writer(out, shard_name(index, len(names)), DOCUMENT_SCHEMA) as sink:

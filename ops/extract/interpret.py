@@ -1,10 +1,16 @@
 """What one record is: a document, or a reject that says why not."""
 
 from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
 
 from ops.config import ExtractConfig
 from ops.extract import digests, http_message, text
+from ops.extract.docx import document as docx
+from ops.extract.docx.errors import DocxError
 from ops.extract.html import html_extractor
+from ops.extract.media import Container, container_of
+from ops.extract.pdf.process import PdfReader, PdfRejectedError
 from ops.extract.records import Damage, Record
 from ops.extract.rejects import Reason, Reject
 
@@ -17,7 +23,10 @@ PARTIAL_CONTENT = 206
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Text and where it came from. The `warc_` columns are None for files; offset and length are in stored bytes."""
+    """Text and where it came from. The `warc_` columns are None for files; offset and length are in stored bytes.
+
+    `page_starts`: for every page of a PDF, the character of the text at which it begins; None for what has no pages.
+    """
 
     text: str
     source_id: str
@@ -26,6 +35,7 @@ class Document:
     warc_file: str | None = None
     warc_offset: int | None = None
     warc_length: int | None = None
+    page_starts: tuple[int, ...] | None = None
 
 
 class _RejectedError(Exception):
@@ -42,13 +52,26 @@ class _Body:
 
 
 class Interpreter:
-    """Interprets records under one configuration. Never raises for what a record holds."""
+    """Interprets records under one configuration. Never raises for what a record holds.
+
+    Owns the process that parses PDFs, which `close` ends.
+    """
 
     def __init__(self, config: ExtractConfig) -> None:
         self._config = config
         self._extract_html = html_extractor(config.html)
+        self._pdf = PdfReader(config.pdf)
         # What is cut at this cap can't be a payload within bounds, whatever its headers take.
         self.max_block_bytes = config.max_payload_bytes + http_message.MAX_HEAD_BYTES
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._pdf.close()
 
     def of_record(self, record: Record | Damage, warc_file: str) -> Document | Reject:
         """Interpret one record of a web archive."""
@@ -98,6 +121,11 @@ class Interpreter:
     def _document(self, uri: str, body: _Body) -> Document:
         if not body.data.strip():
             raise _RejectedError(Reason.EMPTY_TEXT, f"{len(body.data)} bytes")
+        container = container_of(body.media_type, body.data)
+        if container is Container.PDF:
+            return self._pdf_document(uri, body.data)
+        if container is Container.DOCX:
+            return self._docx_document(uri, body.data)
         media_type = self._media_type(body)
         if text.is_binary(body.data):
             raise _RejectedError(Reason.BINARY, f"labelled {media_type}")
@@ -109,6 +137,22 @@ class Interpreter:
         if not extracted.strip():
             raise _RejectedError(Reason.EMPTY_TEXT, f"{len(body.data)} bytes of {media_type} hold no text")
         return Document(extracted, uri, media_type, self._extract_html.name if is_html else PLAIN_TEXT)
+
+    def _pdf_document(self, uri: str, data: bytes) -> Document:
+        try:
+            found, page_starts, extractor = self._pdf.read(data)
+        except PdfRejectedError as error:
+            raise _RejectedError(Reason(error.reason), error.detail) from error
+        return Document(found, uri, Container.PDF.value, extractor, page_starts=page_starts)
+
+    def _docx_document(self, uri: str, data: bytes) -> Document:
+        try:
+            found = docx.docx_text(data, self._config.docx)
+        except DocxError as error:
+            raise _RejectedError(Reason(error.reason), error.detail) from error
+        except Exception as error:  # a parser's bug on one file must not lose the others
+            raise _RejectedError(Reason.EXTRACTOR_ERROR, f"{type(error).__name__}: {error}") from error
+        return Document(found, uri, Container.DOCX.value, docx.NAME)
 
     def _media_type(self, body: _Body) -> str:
         media_type = body.media_type

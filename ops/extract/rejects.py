@@ -23,6 +23,11 @@ class Reason(StrEnum):
     TOO_LARGE = "too-large"
     CHARSET = "charset"  # no charset explains the bytes
     EXTRACTOR_ERROR = "extractor-error"
+    ENCRYPTED = "encrypted"  # a password is needed
+    BROKEN_FILE = "broken-file"  # a PDF or DOCX whose parser says why it can't be read
+    BOMB = "bomb"  # a DOCX that is larger inside, or deeper, than it may be
+    TIMEOUT = "timeout"  # a PDF that used up its CPU-seconds
+    PARSER_CRASH = "parser-crash"  # a PDF that ended its parser's process
     EMPTY_TEXT = "empty-text"
     UNREADABLE = "unreadable"
     BAD_ROW = "bad-row"  # a line that is no JSON object with the text field

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from infra.artifacts.artifact import Artifact
 from ops.config import NormalizeConfig
 from ops.extract.documents import DOCUMENT_SCHEMA
-from ops.normalize import NORMALIZED_SCHEMA, NormalizeError, held_out, normalize
+from ops.normalize import NORMALIZED_SCHEMA, NormalizeError, held_out, normalize, shifted_starts
 from ops.shards import read_table, shard_name, shard_names
 from tests.builders import artifact_of, run_program
 
@@ -27,7 +27,8 @@ def extracted(directory: Path, parts: list[list[Row]]) -> Artifact:
 
 def _table(rows: list[Row]) -> pa.Table:
     full = [
-        (text, source_id, "text/html", "x/1", "warc/a", n, 10) for n, (text, source_id) in enumerate(sorted(rows, key=lambda row: row[1]))
+        (text, source_id, "text/html", "x/1", "warc/a", n, 10, None)
+        for n, (text, source_id) in enumerate(sorted(rows, key=lambda row: row[1]))
     ]
     columns = list(zip(*full, strict=True)) or [()] * len(DOCUMENT_SCHEMA)
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, DOCUMENT_SCHEMA, strict=True)], schema=DOCUMENT_SCHEMA)
@@ -131,7 +132,7 @@ def test_the_bytes_do_not_depend_on_order_parts_or_memory(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], chance: random.Random
 ) -> None:
     rows = [*rows, ("always text", "z")]
-    full = [(text, source_id, "text/html", "x/1", None, None, None) for text, source_id in rows]
+    full = [(text, source_id, "text/html", "x/1", None, None, None, None) for text, source_id in rows]
 
     def digest(order: list[tuple[Any, ...]], cuts: int, spill_bytes: int) -> str:
         directory = tmp_path_factory.mktemp("order")
@@ -193,3 +194,25 @@ def test_a_smaller_rate_holds_out_a_subset() -> None:
     assert (small <= large).all()
     assert not held_out(IDS, "salt", 0.0).to_numpy(zero_copy_only=False).any()
     assert held_out(IDS, "salt", 1.0).to_numpy(zero_copy_only=False).all()
+
+
+@given(st.text(" \n\u3000ab", max_size=60), st.integers(1, 4), st.lists(st.integers(0, 60), max_size=4))
+def test_pages_still_start_where_they_did_after_whitespace_was_cut(text: str, longest: int, starts: list[int]) -> None:
+    """Against the definition: what lies before a page's start, shortened by itself where the cut lies within it."""
+    kept = [at for at in range(len(text)) if not text[at].isspace() or not text[max(0, at - longest) : at + 1].isspace() or at < longest]
+    starts = sorted(min(start, len(text)) for start in starts)
+    assert shifted_starts(text, starts, longest) == [sum(at < start for at in kept) for start in starts]
+
+
+def test_the_pages_of_a_document_move_with_its_text(tmp_path: Path) -> None:
+    text = "one" + " " * 50 + "two\n\nthree"
+    row = dict.fromkeys(DOCUMENT_SCHEMA.names) | {
+        "text": text,
+        "source_id": "a",
+        "page_starts": [0, text.index("two"), text.index("three")],
+    }
+    rows = pa.Table.from_pylist([row, {**row, "text": "none", "page_starts": None}], DOCUMENT_SCHEMA)
+    source = artifact_of(tmp_path / "in", {shard_name(0, 1): rows}, {"text_bytes": 100})
+    found = run_program(normalize, NormalizeConfig(max_whitespace_run=2), tmp_path / "out", extracted=source)
+    pages = {row["text"]: row["page_starts"] for row in documents(found)}
+    assert pages == {"one  two\n\nthree": [0, 5, 10], "none": None}

@@ -3,9 +3,10 @@
 import posixpath
 from collections.abc import Mapping
 
+from ops.config import DocxConfig
 from ops.extract.docx.blocks import join_blocks, on_one_line
 from ops.extract.docx.body import BodyReader
-from ops.extract.docx.limits import DocxError, DocxLimits
+from ops.extract.docx.errors import DocxError
 from ops.extract.docx.numbering import Counters, NumberingReader
 from ops.extract.docx.package import Package
 from ops.extract.docx.styles import StylesReader
@@ -15,7 +16,7 @@ MAIN_PART = "word/document.xml"
 OTHER_FORMATS = {"xl/": "a spreadsheet", "ppt/": "a presentation", "visio/": "a drawing"}
 
 
-def docx_text(data: bytes, limits: DocxLimits) -> str:
+def docx_text(data: bytes, limits: DocxConfig) -> str:
     """The text of a document: headings with `#`, list items with the labels that a reader sees, rows of tables as lines
     with cells joined by ` | `, notes at the end as `[^1]: ...`.
 

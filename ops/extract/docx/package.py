@@ -7,10 +7,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 
-from ops.extract.docx.limits import FREE_RATIO_BYTES, DocxError, DocxLimits, MiB
-from ops.extract.docx.xml_events import feed
+from ops.config import DocxConfig, MiB
+from ops.extract.docx.errors import DocxError
+from ops.extract.docx.xml_events import Handler, feed
 
 ZIP_MAGIC = b"PK\x03\x04"
+FREE_RATIO_BYTES = MiB  # a part smaller than this may have any ratio: it can't hurt
 OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # what Office wraps encrypted files into; also Word's format before 2007
 ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
 END_RECORD = struct.Struct("<4s4H2LH")
@@ -25,7 +27,7 @@ BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError
 class Package:
     """An opened file. Reads nothing but the directory until a part is asked for."""
 
-    def __init__(self, data: bytes, limits: DocxLimits) -> None:
+    def __init__(self, data: bytes, limits: DocxConfig) -> None:
         """Open the container.
 
         Raises:
@@ -39,8 +41,8 @@ class Package:
         except BROKEN as error:
             raise DocxError("broken-file", f"the zip directory can't be read: {error}") from error
         members = self._archive.infolist()
-        if (total := sum(member.file_size for member in members)) > limits.unpacked_bytes:
-            raise DocxError("bomb", f"its members declare {total} bytes; at most {limits.unpacked_bytes} are unpacked")
+        if (total := sum(member.file_size for member in members)) > limits.max_unpacked_bytes:
+            raise DocxError("bomb", f"its members declare {total} bytes; at most {limits.max_unpacked_bytes} are unpacked")
         self._members = {_normal(member.filename): member for member in reversed(members)}  # of equal names, the first
 
     def __contains__(self, name: str) -> bool:
@@ -74,18 +76,18 @@ class Package:
 
     def _check_size(self, name: str, member: zipfile.ZipInfo) -> None:
         size, stored = member.file_size, max(1, member.compress_size)
-        if size > self._limits.part_bytes:
-            raise DocxError("bomb", f"the part {name} has {size} bytes; at most {self._limits.part_bytes} are read")
-        if size > FREE_RATIO_BYTES and size > self._limits.ratio * stored:
-            raise DocxError("bomb", f"the part {name} inflates {size // stored} times; at most {self._limits.ratio} are allowed")
+        if size > self._limits.max_part_bytes:
+            raise DocxError("bomb", f"the part {name} has {size} bytes; at most {self._limits.max_part_bytes} are read")
+        if size > FREE_RATIO_BYTES and size > self._limits.max_ratio * stored:
+            raise DocxError("bomb", f"the part {name} inflates {size // stored} times; at most {self._limits.max_ratio} are allowed")
 
-    def parse(self, name: str, handler: "PartHandler") -> None:
+    def parse(self, name: str, handler: Handler) -> None:
         """Feed a part's XML to a handler.
 
         Raises:
             DocxError: see `chunks`; or the XML is not well-formed, has a document type, or is nested too deeply.
         """
-        feed(self.chunks(name), name, handler, self._limits.depth)
+        feed(self.chunks(name), name, handler, self._limits.max_depth)
 
     def targets(self, part: str) -> Mapping[str, str]:
         """Parts that `part` refers to ("" for the package itself), by the last word of the relationship's type."""
@@ -98,17 +100,7 @@ class Package:
         return relationships.targets
 
 
-class PartHandler:
-    """Receives a part's XML in order. Names are short: `w:p`, `w:val`."""
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None: ...
-
-    def end(self, name: str) -> None: ...
-
-    def text(self, data: str) -> None: ...
-
-
-class _Relationships(PartHandler):
+class _Relationships:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self.targets: dict[str, str] = {}
@@ -117,6 +109,12 @@ class _Relationships(PartHandler):
         if name.endswith("Relationship") and attributes.get("TargetMode") != "External":
             kind = attributes.get("Type", "").rpartition("/")[2]
             self.targets.setdefault(kind, posixpath.normpath(posixpath.join("/", self._folder, attributes.get("Target", ""))))
+
+    def end(self, name: str) -> None:
+        pass
+
+    def text(self, data: str) -> None:
+        pass
 
 
 def _normal(name: str) -> str:
@@ -133,11 +131,11 @@ def _check_magic(data: bytes) -> None:
         raise DocxError("broken-file", f"no zip file begins with {data[:8]!r}")
 
 
-def _check_directory(data: bytes, limits: DocxLimits) -> None:
+def _check_directory(data: bytes, limits: DocxConfig) -> None:
     """Bound the central directory before it becomes objects. zip64 needs no place here: it begins at 65,535 members."""
     at = data.rfind(END_MAGIC, max(0, len(data) - MAX_COMMENT_BYTES - END_RECORD.size))
     if at < 0 or len(data) - at < END_RECORD.size:
         raise DocxError("broken-file", "the zip directory is missing; the file is cut off")
     *_, members, size, _, _ = END_RECORD.unpack_from(data, at)
-    if members > limits.members or size > limits.members * MAX_DIRECTORY_ENTRY_BYTES:
-        raise DocxError("bomb", f"{members} members in a directory of {size} bytes; at most {limits.members} are read")
+    if members > limits.max_members or size > limits.max_members * MAX_DIRECTORY_ENTRY_BYTES:
+        raise DocxError("bomb", f"{members} members in a directory of {size} bytes; at most {limits.max_members} are read")

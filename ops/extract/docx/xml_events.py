@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 from xml.parsers import expat
 
-from ops.extract.docx.limits import DocxError
+from ops.extract.docx.errors import DocxError
 
 PREFIXES = {
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main": "w:",
