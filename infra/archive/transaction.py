@@ -13,7 +13,7 @@ import pyarrow as pa
 from infra.archive import keys
 from infra.archive.blobs import BLOBS, blob_uri
 from infra.archive.chain import Chain
-from infra.archive.errors import ArchiveError, DuplicateKeyError, FencedError, SealedError
+from infra.archive.errors import ArchiveError, DuplicateKeyError, FencedError, SealedError, SnapshotExpiredError
 from infra.archive.manifest import Manifest, Shard, TableState
 from infra.archive.shards import NewShard, read_keys
 from infra.archive.tables import Table, conformed, merged
@@ -91,6 +91,7 @@ class Transaction:
 
         Raises:
             DuplicateKeyError: a key occurs twice.
+            FencedError: files were collected while they were written.
             StorageError: a file could not be written.
         """
         if self._state == "prepared":
@@ -104,6 +105,9 @@ class Transaction:
                     raise self._duplicate(pending, position, "occurs twice in this transaction; drop one of the rows")
             if self._out.files:
                 persist(self._url)
+        except FileNotFoundError as error:
+            self.discard()
+            raise self._fenced() from error
         except BaseException:
             self.discard()
             raise
@@ -134,12 +138,13 @@ class Transaction:
 
     def discard(self) -> None:
         """Drop everything, unless it is or may be committed."""
+        if self._chain.is_unsettled(self.uid):
+            return
         for pending in self._tables.values():
             pending.abandon()
         self._state = "dropped"
-        if not self._chain.is_unsettled(self.uid):
-            with suppress(StorageError):  # what storage keeps while it is away goes with `collect`
-                remove_tree(self._url)
+        with suppress(StorageError):  # what storage keeps while it is away goes with `collect`
+            remove_tree(self._url)
 
     def __enter__(self) -> Self:
         return self
@@ -181,7 +186,7 @@ class Transaction:
         if base.sealed:
             raise SealedError(f"{self._chain.url} is sealed: nothing can be added; write to another archive")
         if self.uid in base.fenced:
-            raise FencedError(f"{self._chain.url}: transaction {self.uid} was taken for a killed one and collected; write its rows again")
+            raise self._fenced()
         number = base.number + 1
         tables = dict(base.tables)
         for name, pending in self._tables.items():
@@ -207,8 +212,14 @@ class Transaction:
             pending.proven.add(shard.file)
 
     def _duplicate(self, pending: "_Pending", position: int, detail: str) -> DuplicateKeyError:
-        key = read_keys(self._chain.url, pending.shards, pending.table, position)
+        try:
+            key = read_keys(self._chain.url, pending.shards, pending.table, position)
+        except SnapshotExpiredError as error:
+            raise self._fenced() from error
         return DuplicateKeyError(pending.table.name, key, detail)
+
+    def _fenced(self) -> FencedError:
+        return FencedError(f"{self._chain.url}: transaction {self.uid} was taken for a killed one and collected; write its rows again")
 
     def _require_open(self) -> None:
         if self._state != "open":
