@@ -21,7 +21,11 @@ from infra.archive.errors import MalformedRecordError
 ESCAPED = {b"seaway.text": b"surrogates-escaped"}
 SURROGATE = re.compile(r"(\\*)([\ud800-\udfff])")
 LOOKS_ESCAPED = re.compile(r"(\\+)(?=ud[89a-f][0-9a-f]{2})")
+ESCAPE = re.compile(r"(\\+)u(d[89a-f][0-9a-f]{2})")
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no numbers for them; ProtoJSON's names
+
+
+Convert = Callable[[Any], Any]
 
 
 def text_field(name: str, kind: pa.DataType | None = None, *, nullable: bool = True) -> pa.Field:
@@ -31,13 +35,16 @@ def text_field(name: str, kind: pa.DataType | None = None, *, nullable: bool = T
 
 def escape(text: str) -> str:
     """Any Python string as one that is UTF-8; `unescape` gives it back."""
-    doubled = LOOKS_ESCAPED.sub(lambda found: found[1] * 2, text)
-    return SURROGATE.sub(lambda found: f"{found[1] * 2}\\u{ord(found[2]):04x}", doubled)
+    if "\\ud" in text:
+        text = LOOKS_ESCAPED.sub(lambda found: found[1] * 2, text)
+    if _is_utf8(text):
+        return text
+    return SURROGATE.sub(lambda found: f"{found[1] * 2}\\u{ord(found[2]):04x}", text)
 
 
 def unescape(text: str) -> str:
     """The string that `escape` was given: an odd number of backslashes means a surrogate, an even one stands for half as many."""
-    return re.sub(r"(\\+)u(d[89a-f][0-9a-f]{2})", _unescaped, text)
+    return ESCAPE.sub(_unescaped, text) if "\\ud" in text else text
 
 
 def to_batch(records: Sequence[Mapping[str, Any]], schema: pa.Schema, where: Callable[[int], str] = "record {}".format) -> pa.RecordBatch:
@@ -51,16 +58,12 @@ def to_batch(records: Sequence[Mapping[str, Any]], schema: pa.Schema, where: Cal
     Raises:
         MalformedRecordError: a field that the schema does not have, a missing required one, or a value of another type.
     """
-    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    known = set(schema.names)
     for number, record in enumerate(records):
-        if unknown := sorted(record.keys() - columns.keys()):
-            raise MalformedRecordError(f"{where(number)}: field {unknown[0]!r} is not a column; the columns are {', '.join(schema.names)}")
-        for field in schema:
-            columns[field.name].append(
-                _to_arrow(record.get(field.name), field, _is_escaped(field), f"{where(number)}, field {field.name!r}")
-            )
-    arrays = [_array(columns[field.name], field, where) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if not record.keys() <= known:
+            unknown = sorted(record.keys() - known)[0]
+            raise MalformedRecordError(f"{where(number)}: field {unknown!r} is not a column; the columns are {', '.join(schema.names)}")
+    return pa.RecordBatch.from_arrays([_array(records, field, where) for field in schema], schema=schema)
 
 
 def to_records(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -69,18 +72,35 @@ def to_records(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     Raises:
         MalformedRecordError: a column's type has no form in records.
     """
-    columns = {
-        field.name: [_from_arrow(value, field.type, _is_escaped(field), f"column {field.name!r}") for value in column.to_pylist()]
-        for field, column in zip(batch.schema, batch.columns, strict=True)
-    }
-    return [{name: values[row] for name, values in columns.items()} for row in range(batch.num_rows)]
+    columns = {}
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        convert = _from_arrow(field.type, _is_escaped(field), field.name)
+        columns[field.name] = [None if value is None else convert(value) for value in column.to_pylist()]
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def _is_escaped(field: pa.Field) -> bool:
     return (field.metadata or {}).items() >= ESCAPED.items()
 
 
-def _array(values: list[Any], field: pa.Field, where: Callable[[int], str]) -> pa.Array:
+class _UnfitError(Exception):
+    """A value that does not fit; `path` grows from inside out."""
+
+    def __init__(self, detail: str, path: str = "") -> None:
+        self.detail, self.path = detail, path
+
+    def inside(self, path: str) -> "_UnfitError":
+        return _UnfitError(self.detail, f"{path}{self.path}")
+
+
+def _array(records: Sequence[Mapping[str, Any]], field: pa.Field, where: Callable[[int], str]) -> pa.Array:
+    convert = _to_arrow(field, _is_escaped(field), field.name)
+    values = []
+    for number, record in enumerate(records):
+        try:
+            values.append(convert(record.get(field.name)))
+        except _UnfitError as error:
+            raise MalformedRecordError(f"{where(number)}, field {field.name!r}{error.path}: {error.detail}") from None
     try:
         return pa.array(values, field.type)
     except (pa.ArrowInvalid, OverflowError):
@@ -92,77 +112,134 @@ def _array(values: list[Any], field: pa.Field, where: Callable[[int], str]) -> p
         raise
 
 
-def _to_arrow(value: Any, field: pa.Field, escaped: bool, where: str) -> Any:
-    kind = field.type
-    if value is None:
-        if not field.nullable:
-            raise MalformedRecordError(f"{where}: it is required and missing or null; give a value")
-        return None
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _stored_text(value, escaped, where)
+def _to_arrow(field: pa.Field, escaped: bool, column: str) -> Convert:
+    """What turns a Python value (or None) into one that Arrow takes as it is; made once a column."""
+    convert = _value_to_arrow(field.type, escaped, column)
+    if field.nullable:
+        return lambda value: None if value is None else convert(value)
+
+    def required(value: Any) -> Any:
+        if value is None:
+            raise _UnfitError("it is required and missing or null; give a value")
+        return convert(value)
+
+    return required
+
+
+def _value_to_arrow(kind: pa.DataType, escaped: bool, column: str) -> Convert:
+    if _is_text(kind):
+        return _escaped_text if escaped else _plain_text
     if pa.types.is_boolean(kind):
-        return _of(bool, value, where, kind)
+        return lambda value: _of(bool, value, kind)
     if pa.types.is_integer(kind):
-        return _of(int, value, where, kind)
+        return lambda value: _of(int, value, kind)
     if pa.types.is_floating(kind):
-        return _stored_float(value, where, kind)
+        return lambda value: value if type(value) is float else _other_float(value, kind)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        items = _of(list, list(value) if isinstance(value, tuple) else value, where, kind)
-        return [_to_arrow(item, kind.value_field, escaped, f"{where}, item {number}") for number, item in enumerate(items)]
+        return _list_to_arrow(kind, _to_arrow(kind.value_field, escaped, column))
     if pa.types.is_struct(kind):
-        given = _of(dict, value, where, kind)
-        fields = {kind.field(index).name: kind.field(index) for index in range(kind.num_fields)}
-        if unknown := sorted(given.keys() - fields.keys()):
-            raise MalformedRecordError(f"{where}: it has no field {unknown[0]!r}; its fields are {', '.join(fields)}")
-        return {name: _to_arrow(given.get(name), one, escaped, f"{where}.{name}") for name, one in fields.items()}
-    if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
-        given = _of(dict, value, where, kind)
-        return [
-            (_stored_text(key, escaped, f"{where}, key {key!a}"), _to_arrow(one, kind.item_field, escaped, f"{where}[{key!a}]"))
-            for key, one in given.items()
-        ]
-    raise MalformedRecordError(f"{where}: columns of type {kind} have no form in records; append them as Arrow")
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return _struct_to_arrow(kind, {one.name: _to_arrow(one, escaped, column) for one in fields})
+    if pa.types.is_map(kind) and _is_text(kind.key_type):
+        return _map_to_arrow(kind, _value_to_arrow(kind.key_type, escaped, column), _to_arrow(kind.item_field, escaped, column))
+    raise MalformedRecordError(f"column {column!r}: columns of type {kind} have no form in records; append them as Arrow")
 
 
-def _from_arrow(value: Any, kind: pa.DataType, escaped: bool, where: str) -> Any:
-    if value is None or pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return value
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return unescape(value) if escaped else value
+def _list_to_arrow(kind: pa.DataType, convert: Convert) -> Convert:
+    def to_list(value: Any) -> list[Any]:
+        items = []
+        for number, item in enumerate(value if isinstance(value, tuple) else _of(list, value, kind)):
+            try:
+                items.append(convert(item))
+            except _UnfitError as error:
+                raise error.inside(f", item {number}") from None
+        return items
+
+    return to_list
+
+
+def _struct_to_arrow(kind: pa.DataType, fields: dict[str, Convert]) -> Convert:
+    def to_struct(value: Any) -> dict[str, Any]:
+        given = _of(dict, value, kind)
+        if not given.keys() <= fields.keys():
+            raise _UnfitError(f"it has no field {sorted(given.keys() - fields.keys())[0]!r}; its fields are {', '.join(fields)}")
+        found = {}
+        for name, convert in fields.items():
+            try:
+                found[name] = convert(given.get(name))
+            except _UnfitError as error:
+                raise error.inside(f".{name}") from None
+        return found
+
+    return to_struct
+
+
+def _map_to_arrow(kind: pa.DataType, key_of: Convert, convert: Convert) -> Convert:
+    def to_pairs(value: Any) -> list[tuple[str, Any]]:
+        pairs = []
+        for key, one in _of(dict, value, kind).items():
+            try:
+                pairs.append((key_of(key), convert(one)))
+            except _UnfitError as error:
+                raise error.inside(f"[{key!a}]") from None
+        return pairs
+
+    return to_pairs
+
+
+def _from_arrow(kind: pa.DataType, escaped: bool, column: str) -> Convert:
+    """What turns a value of `to_pylist`, not None, into a record's."""
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or (_is_text(kind) and not escaped):
+        return lambda value: value
+    if _is_text(kind):
+        return unescape
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return [_from_arrow(item, kind.value_type, escaped, where) for item in value]
+        item_of = _from_arrow(kind.value_type, escaped, column)
+        return lambda value: [None if one is None else item_of(one) for one in value]
     if pa.types.is_struct(kind):
-        return {
-            kind.field(index).name: _from_arrow(value[kind.field(index).name], kind.field(index).type, escaped, where)
-            for index in range(kind.num_fields)
-        }
-    if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
-        return {unescape(key) if escaped else key: _from_arrow(one, kind.item_type, escaped, where) for key, one in value}
-    raise MalformedRecordError(f"{where}: columns of type {kind} have no form in records; read them as Arrow")
+        fields = {kind.field(index).name: _from_arrow(kind.field(index).type, escaped, column) for index in range(kind.num_fields)}
+        return lambda value: {name: None if value[name] is None else convert(value[name]) for name, convert in fields.items()}
+    if pa.types.is_map(kind) and _is_text(kind.key_type):
+        key_of, one_of = _from_arrow(kind.key_type, escaped, column), _from_arrow(kind.item_type, escaped, column)
+        return lambda value: {key_of(key): None if one is None else one_of(one) for key, one in value}
+    raise MalformedRecordError(f"column {column!r}: columns of type {kind} have no form in records; read them as Arrow")
 
 
-def _of(wanted: type, value: Any, where: str, kind: pa.DataType) -> Any:
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _of(wanted: type, value: Any, kind: object) -> Any:
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        raise MalformedRecordError(f"{where}: it should be {kind} and is {value!a:.80}; correct the value")
+        raise _UnfitError(f"it should be {kind} and is {value!a:.80}; correct the value")
     return value
 
 
-def _stored_text(value: Any, escaped: bool, where: str) -> str:
-    text: str = _of(str, value, where, pa.string())
-    if escaped:
-        return escape(text)
-    if found := SURROGATE.search(text):
-        raise MalformedRecordError(
-            f"{where}: it has the unpaired surrogate U+{ord(found[2]):04X}, which is no UTF-8; declare the column by text_field"
-        )
-    return text
+def _escaped_text(value: Any) -> str:
+    return escape(_of(str, value, "string"))
 
 
-def _stored_float(value: Any, where: str, kind: pa.DataType) -> float:
+def _plain_text(value: Any) -> str:
+    text: str = _of(str, value, "string")
+    if _is_utf8(text):
+        return text
+    found = SURROGATE.search(text)
+    assert found is not None  # nothing else can't be encoded
+    raise _UnfitError(f"it has the unpaired surrogate U+{ord(found[2]):04X}, which is no UTF-8; declare the column by text_field")
+
+
+def _other_float(value: Any, kind: pa.DataType) -> float:
     if isinstance(value, str) and value in NOT_FINITE:
         return NOT_FINITE[value]
-    number: float = _of(float, float(value) if type(value) is int and _is_exact(value) else value, where, kind)
+    number: float = _of(float, float(value) if type(value) is int and _is_exact(value) else value, kind)
     return number
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_exact(value: int) -> bool:

@@ -38,6 +38,7 @@ class NewShard:
         self._out, self._folder, self._name, self._runs = out, folder, name, runs
         self._digests: list[keys.Digests] = []
         self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = 0
         self._files = ExitStack()
         self._stream = self._files.enter_context(out.open(f"{name}.parquet"))
         schema = table.schema.with_metadata({RUNS_KEY: json.dumps(runs)}) if runs else table.schema
@@ -55,8 +56,10 @@ class NewShard:
             piece = batch.slice(start, rows)
             self._digests.append(keys.digests_of(piece, self.table.key))
             self._waiting.append(piece)
+            self._waiting_rows += piece.num_rows
+            self._waiting_bytes += piece.nbytes
             self.rows += piece.num_rows
-            if sum(one.num_rows for one in self._waiting) >= ROWS_PER_GROUP or sum(one.nbytes for one in self._waiting) >= GROUP_BYTES:
+            if self._waiting_rows >= ROWS_PER_GROUP or self._waiting_bytes >= GROUP_BYTES:
                 self._flush()
 
     def close(self) -> tuple[Shard, keys.Digests]:
@@ -88,6 +91,7 @@ class NewShard:
             group = pa.Table.from_batches(self._waiting, schema=self.table.schema).combine_chunks()
             self._parquet.write_table(group, row_group_size=group.num_rows)
             self._waiting.clear()
+            self._waiting_rows = self._waiting_bytes = 0
 
 
 def read_runs(url: str, shard: Shard) -> Runs:
@@ -110,7 +114,8 @@ def read_batches(url: str, shard: Shard, schema: pa.Schema, after: int, rows: in
         if COMMIT_COLUMN in schema.names or after >= shard.first_commit:
             runs = _runs(url, shard, file)
             commits = np.repeat(np.array([run[0] for run in runs], np.int64), [run[1] for run in runs])
-        present = [name for name in schema.names if name in file.schema_arrow.names]
+        stored_names = set(file.schema_arrow.names)
+        present = [name for name in schema.names if name in stored_names]
         start = 0
         for batch in _batches(file, present, rows, shard):
             stored = commits[start : start + batch.num_rows] if commits is not None else None
