@@ -116,7 +116,7 @@ class PdfConfig(ProgramConfig):
     memory_bytes: int = Field(1024 * MiB, ge=256 * MiB)  # address space; above it the parser ends, and so does the file
     ocr: Literal["none", "rapidocr"] = "none"
     ocr_pages: int = Field(0, ge=0)  # budget of one file, worst pages first; 0 leaves pages without text empty
-    ocr_min_score: float = Field(0.5, ge=0, le=1)  # pages whose text layer is less doubtful than this are taken as they are
+    ocr_min_score: float = Field(0.5, ge=0, le=0.9)  # pages whose text layer is less doubtful than this are taken as they are
     ocr_page_cpu_s: float = Field(60.0, gt=0)
     ocr_memory_bytes: int = Field(4096 * MiB, ge=1024 * MiB)  # in the place of memory_bytes; models and page images
     ocr_dpi: int = Field(150, ge=72, le=600)

@@ -39,6 +39,9 @@ class ExtractStats(Stats):
     documents: int
     text_bytes: int  # UTF-8; `normalize` sizes its shards by it
     rejects: dict[str, int]
+    pages: int = 0  # of the PDFs among the documents
+    ocr_pages: int = 0  # of these, read by sight
+    broken_pages: int = 0  # of these, given up: their documents lack them
 
 
 @program(version="2")
@@ -68,7 +71,13 @@ def extract(config: ExtractConfig, raw: Artifact, out: Writer) -> ExtractStats:
         rejects.flush()
     out.progress(counts.records, counts.records, "records", documents=counts.documents, text_bytes=counts.text_bytes)
     return ExtractStats(
-        records=counts.records, documents=counts.documents, text_bytes=counts.text_bytes, rejects=dict(sorted(counts.rejects.items()))
+        records=counts.records,
+        documents=counts.documents,
+        text_bytes=counts.text_bytes,
+        rejects=dict(sorted(counts.rejects.items())),
+        pages=interpreter.pages.read,
+        ocr_pages=interpreter.pages.by_sight,
+        broken_pages=interpreter.pages.broken,
     )
 
 

@@ -51,6 +51,15 @@ class _Body:
     data: bytes
 
 
+@dataclass(slots=True)
+class PageCounts:
+    """Pages of the PDFs that became documents; those read by sight and those that could not be read among them."""
+
+    read: int = 0
+    by_sight: int = 0
+    broken: int = 0
+
+
 class Interpreter:
     """Interprets records under one configuration. Never raises for what a record holds.
 
@@ -61,6 +70,7 @@ class Interpreter:
         self._config = config
         self._extract_html = html_extractor(config.html)
         self._pdf = PdfReader(config.pdf)
+        self.pages = PageCounts()
         # What is cut at this cap can't be a payload within bounds, whatever its headers take.
         self.max_block_bytes = config.max_payload_bytes + http_message.MAX_HEAD_BYTES
 
@@ -140,10 +150,13 @@ class Interpreter:
 
     def _pdf_document(self, uri: str, data: bytes) -> Document:
         try:
-            found, page_starts, extractor = self._pdf.read(data)
+            found = self._pdf.read(data)
         except PdfRejectedError as error:
             raise _RejectedError(Reason(error.reason), error.detail) from error
-        return Document(found, uri, Container.PDF.value, extractor, page_starts=page_starts)
+        self.pages.read += len(found.page_starts)
+        self.pages.by_sight += found.ocr_pages
+        self.pages.broken += found.broken_pages
+        return Document(found.text, uri, Container.PDF.value, found.extractor, page_starts=found.page_starts)
 
     def _docx_document(self, uri: str, data: bytes) -> Document:
         try:

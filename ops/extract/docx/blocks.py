@@ -58,10 +58,5 @@ def table_blocks(rows: list[list[list[Block]]]) -> list[Block]:
     if all(len(cells) <= 1 for cells in rows):
         return [block for cells in rows for cell in cells for block in cell]
     lines = [CELL_SEPARATOR.join(map(on_one_line, cells)) for cells in rows]
-    text = "\n".join(line for line in (_without_empty_end(line) for line in lines) if line)
+    text = "\n".join(line for line in (line.rstrip(" |").lstrip(" ") for line in lines) if line)  # empty last cells say nothing
     return [Block(Kind.TABLE, text)] if text else []
-
-
-def _without_empty_end(line: str) -> str:
-    stripped = line.rstrip(" |")
-    return stripped if stripped else ""

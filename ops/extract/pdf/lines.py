@@ -13,6 +13,7 @@ BROKEN_WORD = re.compile(r"(\w+)(?:\ufffe|-\n(?=[^\W\d_A-Z]))(\w+)")
 DIGITS = re.compile(r"\d+|(?<!\w)[ivxlc]+(?!\w)", re.IGNORECASE)
 LINE_ENDS = ".:;!?。！？0123456789"  # a number ends headers and rows of tables
 WRAPPED_SHARE = 0.5  # a line shorter than this share of its page's longest was ended by its writer
+SHORTEST_WRAPPED_LINE = 20  # characters; a narrower line may be a title, an entry or a cell
 MARGIN_LINES = 2  # from either edge of a page, in which headers and footers are looked for
 LEAST_REPEATS = 3  # pages
 REPEATED_SHARE = 0.4  # of the pages with text: headers of left pages stand on half of them
@@ -67,7 +68,7 @@ def reflowed(lines: Sequence[str]) -> str:
     before = ""
     for line in lines:
         if before:
-            is_full = len(before.rpartition(HYPHEN)[2]) >= WRAPPED_SHARE * longest
+            is_full = len(before.rpartition(HYPHEN)[2]) >= max(SHORTEST_WRAPPED_LINE, WRAPPED_SHARE * longest)
             is_wrapped = is_full and before[-1] not in LINE_ENDS and line[0].islower()
             parts.append(" " if is_wrapped and before[-1] != "-" else "\n")
         parts.append(line)
@@ -102,7 +103,7 @@ def joined(pages: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     parts: list[str] = []
     at = 0
     for page in pages:
-        if page and parts:
+        if page and at:
             parts.append("\n\n")
             at += 2
         starts.append(at)

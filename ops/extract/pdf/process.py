@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from types import TracebackType
 from typing import IO, Any, Self
@@ -26,6 +27,17 @@ POLL_S = 1.0
 STALL_S = 60.0  # without a CPU-second spent or a reply; on a busy machine a waiting process still gets its turn
 
 
+@dataclass(frozen=True, slots=True)
+class PdfDocument:
+    """A file's text. `page_starts`: for every page, the character at which it begins. `extractor` names all that read it."""
+
+    text: str
+    page_starts: tuple[int, ...]
+    extractor: str
+    ocr_pages: int
+    broken_pages: int
+
+
 class PdfRejectedError(ValueError):
     """The file gives no text. `reason` is a word of `rejects.Reason`."""
 
@@ -41,14 +53,16 @@ class _EndedError(Exception):
 class PdfReader:
     """Reads PDF files one by one. The child starts with the first file; `close` ends it."""
 
-    def __init__(self, config: PdfConfig, *, worker: str = WORKER, stall_s: float = STALL_S) -> None:
+    def __init__(
+        self, config: PdfConfig, *, worker: str = WORKER, stall_s: float = STALL_S, files_per_worker: int = FILES_PER_WORKER
+    ) -> None:
         """Raises:
         ImportError: the OCR engine that the config names is not installed.
         """
         self.name = f"pypdfium2/{version('pypdfium2')}/{RULES}"
         self._ocr_suffix = "" if config.ocr == "none" else f"+{ocr_name(config.ocr)}"
         self._command = [sys.executable, "-P", "-m", worker, config.model_dump_json()]
-        self._stall_s = stall_s
+        self._stall_s, self._files_per_worker = stall_s, files_per_worker
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         self._files = 0
@@ -65,8 +79,8 @@ class PdfReader:
             self._child.kill()
             self._forget()
 
-    def read(self, data: bytes) -> tuple[str, tuple[int, ...], str]:
-        """A file's text, its page starts in characters, and the name of what extracted it.
+    def read(self, data: bytes) -> PdfDocument:
+        """Read one file.
 
         Raises:
             PdfRejectedError: there is no text to be had; a crash and a used-up budget among the reasons.
@@ -75,10 +89,11 @@ class PdfReader:
         reply = self._ask(data)
         if "reason" in reply:
             raise PdfRejectedError(reply["reason"], reply["detail"])
-        return reply["text"], tuple(reply["page_starts"]), self.name + (self._ocr_suffix if reply["ocr_pages"] else "")
+        extractor = self.name + (self._ocr_suffix if reply["ocr_pages"] else "")
+        return PdfDocument(reply["text"], tuple(reply["page_starts"]), extractor, reply["ocr_pages"], reply["broken_pages"])
 
     def _ask(self, data: bytes) -> dict[str, Any]:
-        if self._files >= FILES_PER_WORKER:
+        if self._files >= self._files_per_worker:
             self.close()
         child = self._child or self._start()
         self._files += 1

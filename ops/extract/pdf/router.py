@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 # What a parser gives for glyphs that it can't name: replacement characters, private use, controls.
 UNNAMED = re.compile("[\ufffd\ue000-\uf8ff\0-\x08\x0e-\x1f\x80-\x9f]")
+EMPTY = 0.9  # no threshold may lie above it: a page that came out empty is always tried by sight
 SPARSE_CHARACTERS = 50  # a stamp or a page number over a scan
 
 
@@ -21,12 +22,12 @@ class PageFeatures:
 def doubt(page: PageFeatures) -> float:
     """From 0, the text layer is the page, to 1, there is a page and no text layer.
 
-    No text on a page of objects: at least 0.6, and 1 where images cover it. Hardly any text over an image: 0.8.
-    Glyphs without a name: by their share, half of them is 1. A page without objects is blank: 0.
+    No text on a page of objects: from 0.9, and 1 where images cover it. Hardly any text over an image: 0.8. Glyphs
+    without a name: by their share, half of them is 1. A page without objects is blank: 0.
     """
     characters = len("".join(page.text.split()))
     if characters == 0:
-        return 0.0 if page.objects == 0 else 0.6 + 0.4 * page.image_share
+        return 0.0 if page.objects == 0 else EMPTY + (1 - EMPTY) * page.image_share
     unnamed = min(1.0, 2 * len(UNNAMED.findall(page.text)) / characters)
     sparse = 0.8 if characters < SPARSE_CHARACTERS and page.image_share > 0.5 else 0.0
     return max(unnamed, sparse)
