@@ -100,6 +100,7 @@ class DocxConfig(ProgramConfig):
     max_unpacked_bytes: int = Field(512 * MiB, ge=1)  # of all members, as their headers declare
     max_part_bytes: int = Field(64 * MiB, ge=1)  # of one part that is read; 2 to 3 CPU-seconds
     max_ratio: int = Field(200, ge=1)  # inflated to stored; real parts reach 32, deflate 1,032
+    max_elements: int = Field(2_000_000, ge=1)  # of one part: 2 to 6 CPU-seconds; a book of 500 pages has 300,000
     max_depth: int = Field(256, ge=8)  # of elements; real ones stay below 40
 
 

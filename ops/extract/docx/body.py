@@ -8,13 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ops.extract.docx.blocks import Block, Kind, paragraph_text, table_blocks
+from ops.extract.docx.equations import WITH_PROPERTIES
 from ops.extract.docx.numbering import BULLET, Counters
-from ops.extract.docx.paragraphs import Attributes, Paragraph, Paragraphs
+from ops.extract.docx.paragraphs import CHARACTERS, Attributes, Paragraph, Paragraphs
 from ops.extract.docx.styles import BODY_LEVEL, StylesReader
 
 SKIPPED = frozenset(
     {"w:del", "w:moveFrom", "w:delText", "w:instrText", "w:delInstrText", "w:sectPr", "w:sdtPr", "w:rt", "w:object"}
     | {f"w:{changed}Change" for changed in ("rPr", "pPr", "tblPr", "tblPrEx", "trPr", "tcPr", "tblGrid", "numbering")}
+)
+CONDITIONAL = frozenset({"mc:Choice", "mc:Fallback"})  # left out if another form of the same was taken
+READ = (
+    *("pStyle", "outlineLvl", "numId", "ilvl", "vanish", "fldChar", "sym", "vMerge", "hMerge"),
+    *("footnote", "endnote", "footnoteReference", "endnoteReference"),
 )
 MAX_INDENT = 8
 
@@ -41,6 +47,8 @@ class BodyReader:
     After parsing, `blocks` is the part's own content, `notes` what each note of it holds, and `references` numbers the
     notes referred to, (kind, id), in order of appearance.
     """
+
+    reads = WITH_PROPERTIES | {f"w:{name}" for name in READ}  # not of `w:p` and `w:r`, which carry revision marks that say nothing
 
     def __init__(self, styles: StylesReader, counters: Counters, references: dict[tuple[str, str], int]) -> None:
         self._styles, self._counters = styles, counters
@@ -91,10 +99,11 @@ class BodyReader:
             self._skipped_depth += 1
             return
         self.root = self.root or name
-        if self._is_left_out(name):
+        if (name in SKIPPED or name in CONDITIONAL) and self._is_left_out(name):
             self._skipped_depth = 1
             return
-        self._paragraphs.element(name, attributes)
+        if name in CHARACTERS or name.startswith("m:"):
+            self._paragraphs.element(name, attributes)
         if (begin := self._starts.get(name)) is not None:
             begin(attributes)
 
@@ -102,7 +111,8 @@ class BodyReader:
         if self._skipped_depth:
             self._skipped_depth -= 1
             return
-        self._paragraphs.element_end(name)
+        if name.startswith("m:"):
+            self._paragraphs.element_end(name)
         if (finish := self._ends.get(name)) is not None:
             finish()
 
@@ -113,9 +123,9 @@ class BodyReader:
     def _is_left_out(self, name: str) -> bool:
         if name in ("w:del", "w:moveFrom"):
             self._delete_mark_or_row()
-        if name in ("mc:Choice", "mc:Fallback") and self._alternatives:
-            return self._alternatives[-1] is None
-        return name in SKIPPED
+        if name in CONDITIONAL:
+            return bool(self._alternatives) and self._alternatives[-1] is None
+        return True
 
     def _delete_mark_or_row(self) -> None:
         """`w:del` around runs is left out as it is; among properties it deletes what has them."""

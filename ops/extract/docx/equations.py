@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 OPENING = {"m:f": "\\frac", "m:num": "{", "m:den": "{", "m:sup": "^{", "m:sub": "_{", "m:rad": "\\sqrt", "m:lim": "_{"}
 CLOSING = {"m:num": "}", "m:den": "}", "m:sup": "}", "m:sub": "}", "m:lim": "}", "m:fName": " "}
+WITH_PROPERTIES = frozenset({"m:chr", "m:begChr", "m:endChr", "m:sepChr"})
 SEPARATORS = {"m:d": "|", "m:mr": " & ", "m:eqArr": " \\\\ "}  # between arguments
 MEMBERS = frozenset({"m:e", "m:sub", "m:sup", "m:deg", "m:num", "m:den", "m:lim", "m:fName"})
 
@@ -30,7 +31,7 @@ class Equation:
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
         parent = self._frames[-1] if self._frames else _Frame("m:oMath")
-        if name in ("m:chr", "m:begChr", "m:endChr", "m:sepChr", "m:degHide") and len(self._frames) > 1:
+        if name in WITH_PROPERTIES and len(self._frames) > 1:
             self._frames[-2].properties[name] = attributes.get("m:val", "")[:8]
         if name in MEMBERS:
             self._pieces.append(_before_argument(parent, name))

@@ -36,6 +36,10 @@ def number(value: str | None, default: int) -> int:
 class NumberingReader:
     """Handler for `numbering.xml`."""
 
+    reads = frozenset(
+        f"w:{name}" for name in ("abstractNum", "num", "abstractNumId", "lvl", "lvlOverride", "startOverride", "start", "numFmt", "lvlText")
+    )
+
     def __init__(self) -> None:
         self.abstract: dict[str, ListStyle] = {}
         self.instances: dict[str, str] = {}  # number id -> abstract id
@@ -46,6 +50,8 @@ class NumberingReader:
         self._instance = ""
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
+        if name not in self.reads:
+            return
         value = attributes.get("w:val")
         match name:
             case "w:abstractNum":

@@ -87,7 +87,7 @@ class Package:
         Raises:
             DocxError: see `chunks`; or the XML is not well-formed, has a document type, or is nested too deeply.
         """
-        feed(self.chunks(name), name, handler, self._limits.max_depth)
+        feed(self.chunks(name), name, handler, max_depth=self._limits.max_depth, max_elements=self._limits.max_elements)
 
     def targets(self, part: str) -> Mapping[str, str]:
         """Parts that `part` refers to ("" for the package itself), by the last word of the relationship's type."""
@@ -101,12 +101,14 @@ class Package:
 
 
 class _Relationships:
+    reads = frozenset({"?:Relationship"})
+
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self.targets: dict[str, str] = {}
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        if name.endswith("Relationship") and attributes.get("TargetMode") != "External":
+        if name in self.reads and attributes.get("TargetMode") != "External":
             kind = attributes.get("Type", "").rpartition("/")[2]
             self.targets.setdefault(kind, posixpath.normpath(posixpath.join("/", self._folder, attributes.get("Target", ""))))
 

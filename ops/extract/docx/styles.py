@@ -25,12 +25,16 @@ class Style:
 class StylesReader:
     """Handler for `styles.xml`, and lookups in what it held."""
 
+    reads = frozenset({"w:style", "w:name", "w:basedOn", "w:outlineLvl", "w:numId", "w:ilvl"})
+
     def __init__(self) -> None:
         self._styles: dict[str, Style] = {}
         self._default: str | None = None
         self._style = Style()
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
+        if name not in self.reads:
+            return
         value = attributes.get("w:val")
         match name:
             case "w:style":

@@ -14,10 +14,13 @@ PREFIXES = {
     "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc:",
 }
 OTHER = "?:"
+NOTHING: Mapping[str, str] = {}
 
 
 class Handler(Protocol):
-    """Takes the events of one part."""
+    """Takes the events of one part. Only the elements of `reads` are given their attributes."""
+
+    reads: frozenset[str]
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None: ...
 
@@ -37,23 +40,29 @@ class _Names(dict[str, str]):
         return short
 
 
-def feed(chunks: Iterable[bytes], part: str, handler: Handler, max_depth: int) -> None:
+def feed(chunks: Iterable[bytes], part: str, handler: Handler, *, max_depth: int, max_elements: int) -> None:
     """Parse a part.
 
     Raises:
-        DocxError: not well-formed; a document type is declared, which OOXML forbids; nested deeper than `max_depth`.
+        DocxError: not well-formed; a document type is declared, which OOXML forbids; nested deeper than `max_depth`, or
+            longer than `max_elements`.
     """
     names = _Names()
-    depth = 0
+    reads = handler.reads
+    depth = elements = 0
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
 
     def start(name: str, attributes: Mapping[str, str]) -> None:
-        nonlocal depth
+        nonlocal depth, elements
         depth += 1
+        elements += 1
         if depth > max_depth:
             raise DocxError("bomb", f"elements of {part} are nested more than {max_depth} deep")
-        handler.start(names[name], {names[key]: value for key, value in attributes.items()} if attributes else attributes)
+        if elements > max_elements:
+            raise DocxError("bomb", f"{part} has more than {max_elements} elements")
+        short = names[name]
+        handler.start(short, {names[key]: value for key, value in attributes.items()} if short in reads else NOTHING)
 
     def end(name: str) -> None:
         nonlocal depth

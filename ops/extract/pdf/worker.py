@@ -47,14 +47,19 @@ def _reply(data: bytes, config: PdfConfig, ocr: Ocr | None) -> dict[str, Any]:
 def allow_cpu(seconds: float) -> None:
     """Let the process use so many CPU-seconds from now on; the kernel ends it (SIGXCPU) after them."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime + seconds), hard))
+    _lower(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds))
 
 
 def _limit_memory(limit: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is an outcome here, and leaves no file behind
+    _lower(resource.RLIMIT_CORE, 0)  # a crash is an outcome here, and leaves no file behind
     if sys.platform == "linux":  # macOS refuses it
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        _lower(resource.RLIMIT_AS, limit)
+
+
+def _lower(kind: int, limit: int) -> None:
+    """Set a soft limit, at most the hard one that a cluster may have set."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def send(stream: IO[bytes], message: bytes) -> None:

@@ -211,6 +211,7 @@ def test_caps_hold_for_members_sizes_and_the_sum() -> None:
     assert reason_of(data, max_members=3) == "bomb"
     assert reason_of(data, max_part_bytes=5_000) == "bomb"
     assert reason_of(data, max_unpacked_bytes=5_000) == "bomb"
+    assert reason_of(docx(paragraph("x") * 1_000), max_elements=1_000) == "bomb"
     assert docx_text(data, DocxConfig()) == "x" * 10_000
 
 
