@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from infra.dispatch.devices import Device
 from infra.dispatch.engines.ray.config import NodePool, RayConfig, Strategy
-from infra.dispatch.job import Job
+from infra.dispatch.job import GIB, Job
 
 NODE_LABEL = "ray.io/node-id"
 _RESOURCES: Mapping[str, str] = MappingProxyType({"gpu": "GPU", "tpu": "TPU"})
@@ -73,10 +73,14 @@ def shortage(gang: Gang, nodes: Sequence[Node]) -> str | None:
     holds = able >= gang.hosts if gang.strategy == "STRICT_SPREAD" else sum(rooms) >= gang.hosts
     if holds:
         return None
-    wanted = ", ".join(f"{amount:g} {name}" for name, amount in gang.bundle.items())
+    wanted = ", ".join(_amount(name, amount) for name, amount in gang.bundle.items())
     where = "".join(f", label {key}={value}" for key, value in gang.labels.items())
     apart = " of its own" if gang.strategy == "STRICT_SPREAD" else ""
     return f"{gang.hosts} times a node{apart} with {wanted}{where}, and {able} of its {len(nodes)} nodes are such"
+
+
+def _amount(name: str, amount: float) -> str:
+    return f"{amount / GIB:g} GiB memory" if name == "memory" else f"{amount:g} {name}"
 
 
 def _room(gang: Gang, node: Node) -> int:
