@@ -1,15 +1,20 @@
 """The archive's promises on a disk, in memory and on S3, one at a time."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 import fsspec
 import polars as pl
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from infra.archive.archive import Archive
+from infra.archive.chain import Chain
+from infra.archive.compaction import Compaction
 from infra.archive.errors import (
     ArchiveError,
     ArchiveNotFoundError,
@@ -21,8 +26,8 @@ from infra.archive.errors import (
     SnapshotExpiredError,
 )
 from infra.archive.tables import Table
-from infra.storage.errors import PermanentStorageError
-from infra.storage.objects import list_files, replace
+from infra.storage.errors import PermanentStorageError, TransientStorageError
+from infra.storage.objects import list_files, remove_tree, replace
 from tests.infra.archive.builders import GROWN, ITEMS, SCORED, add, docs_in, items
 from tests.infra.storage.s3_server import S3, lose_the_reply, refuse
 
@@ -251,6 +256,38 @@ def test_a_compaction_whose_input_is_gone_does_nothing(archive: Archive) -> None
     assert docs_in(archive) == [0, 1, 2, 3]
 
 
+def test_a_compaction_that_lost_one_of_its_inputs_does_nothing(here: Archive) -> None:
+    for doc in range(3):
+        add(here, [doc])
+    first, *others = here.snapshot().shards("items")
+    whole = Compaction(Chain(here.url), "items", (first, *others), "").write()
+    assert Compaction(Chain(here.url), "items", tuple(others), "").write().commit()
+    assert not whole.commit()
+    assert docs_in(here) == [0, 1, 2]
+
+
+def test_a_compaction_that_was_collected_before_its_commit_does_nothing(here: Archive) -> None:
+    for doc in range(3):
+        add(here, [doc])
+    (slow,) = here.compactions()
+    slow.write()
+    here.collect(NOW)
+    assert not slow.commit()
+    assert docs_in(here) == [0, 1, 2]
+    here.snapshot().verify()
+
+
+def test_an_old_shard_that_was_compacted_just_now_stays_for_the_readers_of_it(here: Archive) -> None:
+    for doc in range(3):
+        add(here, [doc])
+    pinned = here.snapshot()
+    for file in Path(here.url).rglob("*"):
+        os.utime(file, (0, 0))
+    here.compact()
+    assert here.collect(timedelta(days=1)).files == ()
+    assert pinned.read("items").num_rows == 3
+
+
 def test_collection_removes_what_nobody_needs_and_a_snapshot_of_it_says_that_it_expired(archive: Archive) -> None:
     for doc in range(3):
         with archive.transaction() as transaction:
@@ -403,6 +440,33 @@ def test_a_backend_without_a_conditional_create_is_refused_before_anything_is_wr
     with pytest.raises(PermanentStorageError, match="has no conditional create"):
         Archive(f"dir::file://{tmp_path}/archive").transaction()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_whose_reply_was_lost_for_good_asks_again_and_its_rows_are_there_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive(f"memory://{uuid4().hex}/archive")
+    with archive.transaction() as other:
+        other.append(ITEMS, items([1]))
+    transaction = archive.transaction()
+    transaction.append(ITEMS, items([2]))
+    transaction.prepare()
+    pipe_file = MemoryFileSystem.pipe_file
+
+    def lose_the_reply_of(filesystem: MemoryFileSystem, path: str, value: bytes) -> None:
+        pipe_file(filesystem, path, value)
+        raise ConnectionResetError("injected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("infra.storage.errors.ATTEMPTS", 1)
+        patch.setattr(MemoryFileSystem, "pipe_file", lose_the_reply_of)
+        with pytest.raises(TransientStorageError):
+            transaction.commit()
+    transaction.discard()
+    assert add(Archive(archive.url), [3]) == 3
+    archive.seal()
+    assert transaction.commit() == 2
+    assert docs_in(archive) == [1, 2, 3]
+    archive.snapshot().verify()
+    remove_tree(archive.url.removesuffix("/archive"))
 
 
 @pytest.mark.s3

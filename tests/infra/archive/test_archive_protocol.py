@@ -15,7 +15,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from infra.archive import manifest
 from infra.archive.archive import Archive
@@ -36,6 +36,12 @@ from infra.storage.objects import remove_tree
 from tests.infra.archive.builders import GROWN, ITEMS, SCORED, item, items
 
 WRITERS = 2
+some = st.integers(0, 99)  # which of those that there are
+a_writer = st.integers(0, WRITERS - 1)
+some_docs = st.lists(st.integers(0, 50), min_size=1, max_size=3, unique=True)
+a_table = st.sampled_from([ITEMS, ITEMS, GROWN, GROWN, GROWN, SCORED])
+a_fault = st.sampled_from([None, None, None, "request", "reply", "reply"])
+a_name = st.sampled_from("abcdefgh")
 Row = dict[str, Any]
 
 
@@ -67,11 +73,6 @@ class Rewrite:
 class Archiving(RuleBasedStateMachine):
     """The model: the rows in order with their commits, the blobs, the type of the column that grows, and whether it is sealed."""
 
-    works = Bundle("works")
-    unsettled = Bundle("unsettled")
-    readers = Bundle("readers")
-    rewrites = Bundle("rewrites")
-
     @initialize()
     def start(self) -> None:
         self.url = f"memory://{uuid4().hex}/archive"
@@ -82,16 +83,34 @@ class Archiving(RuleBasedStateMachine):
         self.score: str | None = None
         self.sealed = False
         self.changes = self.collections = 0  # compactions and collections that happened; collections
-        self.alive: list[Work] = []  # of the killed, too: their streams must not be closed by the garbage collector
+        self.all_works: list[Work] = []  # the killed, too: their streams must not be closed by the garbage collector
+        self.works: list[Work] = []
+        self.unsettled: list[Work] = []
+        self.readers: list[Reader] = []
+        self.rewrites: list[Rewrite] = []
 
-    @rule(target=works, writer=st.integers(0, WRITERS - 1))
-    def begin(self, writer: int) -> Work:
+    @rule(writer=a_writer, docs=some_docs | st.just([]), table=a_table)
+    def begin(self, writer: int, docs: list[int], table: Table) -> None:
+        self.works.append(self.begun(writer, docs, table))
+
+    @rule(writer=a_writer, docs=some_docs, table=a_table, fault=a_fault)
+    def write(self, writer: int, docs: list[int], table: Table, fault: str | None) -> None:
+        """All of a transaction in one step, so that stories get somewhere."""
+        self.commit_work(self.begun(writer, docs, table), fault)
+
+    def begun(self, writer: int, docs: list[int], table: Table) -> Work:
         work = Work(self.archives[writer].transaction())
-        self.alive.append(work)
+        self.all_works.append(work)
+        if docs:
+            self.append_to(work, docs, table)
         return work
 
-    @rule(work=works, docs=st.lists(st.integers(0, 30), min_size=1, max_size=3), table=st.sampled_from([ITEMS, GROWN, GROWN, SCORED]))
-    def append(self, work: Work, docs: list[int], table: Table) -> None:
+    @precondition(lambda self: self.works)
+    @rule(one=some, docs=some_docs, table=a_table)
+    def append(self, one: int, docs: list[int], table: Table) -> None:
+        self.append_to(self.works[one % len(self.works)], docs, table)
+
+    def append_to(self, work: Work, docs: list[int], table: Table) -> None:
         score = {"items": None, "double": "double", "string": "string"}[_score_of(table) or "items"]
         batch = items(docs, table=table)
         if score and work.score and score != work.score:
@@ -102,8 +121,10 @@ class Archiving(RuleBasedStateMachine):
         work.score = work.score or score
         work.rows += [{"score": None, **item(doc, table=table)} for doc in docs]
 
-    @rule(work=works, name=st.sampled_from("abcd"), size=st.integers(0, 3))
-    def put_blob(self, work: Work, name: str, size: int) -> None:
+    @precondition(lambda self: self.works)
+    @rule(one=some, name=a_name, size=st.integers(0, 3))
+    def put_blob(self, one: int, name: str, size: int) -> None:
+        work = self.works[one % len(self.works)]
         if name in work.blobs:
             with pytest.raises(ValueError, match="already written"):
                 work.transaction.put_blob(name, b"")
@@ -111,8 +132,12 @@ class Archiving(RuleBasedStateMachine):
         work.transaction.put_blob(name, b"x" * size)
         work.blobs[name] = size
 
-    @rule(target=unsettled, work=consumes(works), fault=st.sampled_from([None, None, None, "request", "reply"]))
-    def commit(self, work: Work, fault: str | None) -> object:
+    @precondition(lambda self: self.works)
+    @rule(one=some, fault=a_fault)
+    def commit(self, one: int, fault: str | None) -> None:
+        self.commit_work(self.works.pop(one % len(self.works)), fault)
+
+    def commit_work(self, work: Work, fault: str | None) -> None:
         expected = self.judge(work)
         before = self.number()
         with self.losing(fault):
@@ -127,12 +152,13 @@ class Archiving(RuleBasedStateMachine):
                     work.transaction.commit()
                 if fault == "reply":
                     self.land(work, before + 1, before + 1)
-                return work
-        return multiple()
+                self.unsettled.append(work)
 
-    @rule(work=consumes(unsettled))
-    def commit_again(self, work: Work) -> None:
+    @precondition(lambda self: self.unsettled)
+    @rule(one=some)
+    def commit_again(self, one: int) -> None:
         """A writer that does not know whether it committed asks again, whatever happened meanwhile."""
+        work = self.unsettled.pop(one % len(self.unsettled))
         if work.landed is not None:
             work.transaction.discard()
             assert work.transaction.commit() == work.landed
@@ -142,11 +168,15 @@ class Archiving(RuleBasedStateMachine):
             before = self.number()
             self.land(work, work.transaction.commit(), before + 1)
 
-    @rule(work=consumes(works), rival=consumes(works))
-    def commit_overtaken(self, work: Work, rival: Work) -> None:
+    @precondition(lambda self: len(self.works) > 1)
+    @rule(one=some, other=some)
+    def commit_overtaken(self, one: int, other: int) -> None:
         """Between reading the newest manifest and creating the next one, somebody else commits."""
-        if work is rival or not (work.rows or work.blobs) or self.judge(work):
+        work = self.works[one % len(self.works)]
+        if not (work.rows or work.blobs) or self.judge(work):
             return
+        self.works.remove(work)
+        rival = self.works.pop(other % len(self.works))
         create = manifest.create
         before = self.number()
 
@@ -170,30 +200,36 @@ class Archiving(RuleBasedStateMachine):
         assert not self.judge(work)
         self.land(work, number, before + 1 + (rival.landed is not None))
 
-    @rule(work=consumes(works), prepared=st.booleans())
-    def kill(self, work: Work, prepared: bool) -> None:
+    @precondition(lambda self: self.works)
+    @rule(one=some, prepared=st.booleans())
+    def kill(self, one: int, prepared: bool) -> None:
         """kill -9, perhaps between the shards and the manifest: nothing more is heard of it, and its files stay."""
+        work = self.works.pop(one % len(self.works))
         if prepared and not _repeats(work) and not work.fenced:
             work.transaction.prepare()
 
-    @rule(target=readers, writer=st.integers(0, WRITERS - 1))
-    def pin(self, writer: int) -> Reader:
-        return Reader(self.archives[writer].snapshot(), list(self.rows), self.collections)
+    @rule(writer=a_writer)
+    def pin(self, writer: int) -> None:
+        self.readers.append(Reader(self.archives[writer].snapshot(), list(self.rows), self.collections))
 
-    @rule(reader=readers)
-    def read_on(self, reader: Reader) -> None:
+    @precondition(lambda self: self.readers)
+    @rule(one=some)
+    def read_on(self, one: int) -> None:
+        reader = self.readers[one % len(self.readers)]
         try:
             assert _rows(reader.snapshot) == reader.rows
         except SnapshotExpiredError:
             assert reader.collections < self.collections
 
-    @rule(target=rewrites, writer=st.integers(0, WRITERS - 1), target_bytes=st.sampled_from([1 << 20, 8_000]))
-    def begin_compaction(self, writer: int, target_bytes: int) -> object:
-        found = self.archives[writer].compactions(target_bytes)
-        return multiple(*(Rewrite(one.write(), self.changes) for one in found))
+    @precondition(lambda self: len({row["_commit"] for row in self.rows}) > 1 and len(self.rewrites) < 3)
+    @rule(writer=a_writer, target_bytes=st.sampled_from([1 << 20, 8_000]))
+    def begin_compaction(self, writer: int, target_bytes: int) -> None:
+        self.rewrites += [Rewrite(one.write(), self.changes) for one in self.archives[writer].compactions(target_bytes)]
 
-    @rule(rewrite=consumes(rewrites))
-    def commit_compaction(self, rewrite: Rewrite) -> None:
+    @precondition(lambda self: self.rewrites)
+    @rule(one=some)
+    def commit_compaction(self, one: int) -> None:
+        rewrite = self.rewrites.pop(one % len(self.rewrites))
         before = self.number()
         if rewrite.compaction.commit():
             assert self.number() == before + 1
@@ -202,19 +238,20 @@ class Archiving(RuleBasedStateMachine):
             assert self.number() == before
             assert rewrite.changes < self.changes, "its inputs were all there"
 
-    @rule(writer=st.integers(0, WRITERS - 1))
+    @precondition(lambda self: len(self.rows) > 4 * self.collections + 3)  # seldom: each one fences what is under way
+    @rule(writer=a_writer)
     def collect(self, writer: int) -> None:
         self.archives[writer].collect(timedelta(0))
         self.collections += 1
         self.changes += 1
-        for work in self.alive:
+        for work in self.all_works:
             work.fenced |= work.landed is None and bool(work.rows or work.blobs)
 
-    @rule(writer=st.integers(0, WRITERS - 1), really=st.sampled_from([False] * 9 + [True]))
-    def seal(self, writer: int, really: bool) -> None:
-        if really:
-            self.archives[writer].seal()
-            self.sealed = True
+    @precondition(lambda self: len(self.rows) > 12)  # late: it ends the story of all writers
+    @rule(writer=a_writer)
+    def seal(self, writer: int) -> None:
+        self.archives[writer].seal()
+        self.sealed = True
 
     @invariant()
     def a_new_reader_sees_every_committed_row_once_and_in_order(self) -> None:
@@ -298,8 +335,8 @@ def _score_of(table: Table) -> str | None:
 
 
 Archiving.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=30,
+    max_examples=50,
+    stateful_step_count=40,
     deadline=None,
     derandomize=True,  # the same stories on every machine; a failing one is printed as a program
     suppress_health_check=[HealthCheck.too_slow],
