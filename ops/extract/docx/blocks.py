@@ -9,7 +9,7 @@ from typing import Final
 CELL_SEPARATOR: Final = " | "
 # Runs of spaces are lay-out; tabs and line breaks inside a paragraph are the writer's.
 SPACES = re.compile(r"[ \u00a0]{2,}")
-AROUND_BREAKS = re.compile(r"[ \t]*\n[ \t\n]*")
+AROUND_BREAKS = re.compile(r"(?<![ \t])[ \t]*+\n[ \t\n]*")  # begins at a run's first character alone: linear in a megabyte of tabs
 BLANKS = re.compile(r"\s+")
 
 

@@ -9,7 +9,7 @@ HYPHEN = "\ufffe"  # of a line's end, not yet decided about
 CONTROL = re.compile("[\0-\x08\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ud800-\udfff\ufeff]")
 SPACES = re.compile("[ \u00a0\t\u2000-\u200a]+")
 WORD = re.compile(r"\w+(?:-\w+)+|\w+")
-BROKEN_WORD = re.compile(r"(\w+)(?:\ufffe|-\n(?=[^\W\d_A-Z]))(\w+)")
+BROKEN_WORD = re.compile(r"(?<!\w)(\w++)(?:\ufffe|-\n(?=[^\W\d_A-Z]))(\w+)")
 DIGITS = re.compile(r"\d+|(?<!\w)[ivxlc]+(?!\w)", re.IGNORECASE)
 LINE_ENDS = ".:;!?。！？0123456789"  # a number ends headers and rows of tables
 WRAPPED_SHARE = 0.5  # a line shorter than this share of its page's longest was ended by its writer
@@ -39,8 +39,8 @@ def without_margins(pages: Sequence[Sequence[str]]) -> list[list[str]]:
     least = max(LEAST_REPEATS, round(REPEATED_SHARE * with_text))
     tops, bottoms = Counter[str](), Counter[str]()
     for lines in pages:
-        tops.update({_key(line) for line in lines[:MARGIN_LINES]})
-        bottoms.update({_key(line) for line in lines[-MARGIN_LINES:]})
+        tops.update({_key(line) for line in lines[:MARGIN_LINES] if len(line) <= LONGEST_MARGIN_LINE})
+        bottoms.update({_key(line) for line in lines[-MARGIN_LINES:] if len(line) <= LONGEST_MARGIN_LINE})
     return [_inner(lines, tops, bottoms, least) for lines in pages]
 
 

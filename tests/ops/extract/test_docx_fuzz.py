@@ -78,6 +78,16 @@ def test_damaged_parts_never_crash() -> None:
     assert peak_bytes() - before < LARGEST_GROWTH
 
 
+@pytest.mark.parametrize(
+    "filler", ["<w:r><w:tab/></w:r>" * 300_000, run(" " * 3_000_000), run("x" * 3_000_000), run("&#xA0; &#9;" * 300_000)]
+)
+def test_a_megabyte_of_one_thing_takes_linear_time(filler: str) -> None:
+    assert outcome(docx(f"<w:p>{run('a')}{filler}{run('b')}</w:p>" + table(cell(f"<w:p>{filler}</w:p>") + cell("c")))) in (
+        "document",
+        "bomb",
+    )
+
+
 @pytest.mark.parametrize("depth", [20, 80])
 def test_text_that_nests_as_deep_as_allowed_is_read_in_time(depth: int) -> None:
     nested = paragraph("core " * 200)

@@ -90,6 +90,15 @@ def test_control_characters_and_unpaired_surrogates_do_not_come_out(reader: PdfR
     assert reader.read(pdf([], contents=[b"BT /F1 12 Tf 72 720 Td (a\\001b\\033c) Tj ET"])).text == "abc"
 
 
+@pytest.mark.parametrize("unit", [b"x", b"-", b"x-", b"a ", b"1", b"iv"])
+def test_a_megabyte_of_one_thing_is_read_within_the_budget(reader: PdfReader, unit: bytes) -> None:
+    """A worker that took quadratic time would be ended by the kernel."""
+    line = b"BT /F1 12 Tf 72 720 Td %s ET" % (b"(%s) Tj " % (unit * 5_000) * 100)  # the parser cuts one string at 32,767
+    found = reader.read(pdf([], contents=[line, b"BT /F1 12 Tf 72 720 Td (end) Tj ET"]))
+    assert found.text.endswith("end")
+    assert len(found.text) > 400_000
+
+
 def test_a_budget_needs_an_engine() -> None:
     with pytest.raises(ValueError, match="name an engine and a budget"):
         PdfConfig(ocr_pages=3)
