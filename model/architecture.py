@@ -25,7 +25,9 @@ class KernelConfig(ProgramConfig):
     attention_block_tokens: int = Field(default=128, ge=1)  # triangle only: queries that share one visible range of keys
     layer_loop: Literal["scan", "unrolled"] = "scan"  # a CPU runs unrolled layers 10-25% faster; 48 of them compile slowly
     rematerialize_layers: bool = False  # recompute a layer in the backward pass: memory for about 15% time
-    loss_chunk_tokens: int = Field(default=1024, ge=1)  # tokens whose logits exist at one time
+    loss_blocks: Literal["tokens", "vocabulary"] = "tokens"  # what the loss takes a part of at one time; neither builds all logits
+    loss_chunk_tokens: int = Field(default=1024, ge=1)  # tokens only: tokens whose logits exist at one time
+    loss_block_vocabulary: int = Field(default=8192, ge=1)  # vocabulary only: entries whose logits exist at one time
 
 
 ConvolutionSite = Literal["key", "attention", "moe"]

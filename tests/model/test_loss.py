@@ -1,4 +1,4 @@
-"""The chunked cross-entropy against full logits, and sums against their parts."""
+"""The cross-entropy in blocks against full logits, and sums against their parts."""
 
 from typing import Any
 
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from jax import Array
 
+from model.architecture import KernelConfig
 from model.batch import Batch
-from model.loss import LossSums, linear_cross_entropy, loss_sums, token_nats
+from model.cross_entropy import linear_cross_entropy, target_nats
+from model.loss import LossSums, loss_sums, token_nats
 from model.parameters import Params
 from tests.model.learner import CHEAP, bias, largest_difference, packed, variant, weights
 
@@ -31,8 +33,21 @@ def _with_full_logits(rows: Array, head: Array, targets: Array, loss_weights: Ar
     return nats + Z_LOSS * z, nats, z
 
 
-@pytest.mark.parametrize("chunk_tokens", [1, 8, 1000])
-def test_chunks_equal_full_logits_in_sums_and_gradients(chunk_tokens: int) -> None:
+BLOCKS = [
+    *(KernelConfig(loss_blocks="tokens", loss_chunk_tokens=tokens) for tokens in (1, 8, 1000)),
+    *(KernelConfig(loss_blocks="vocabulary", loss_block_vocabulary=entries) for entries in (1, 7, 20, 40, 1000)),
+]
+
+
+def _name(kernels: KernelConfig) -> str:
+    return f"{kernels.loss_chunk_tokens} tokens" if kernels.loss_blocks == "tokens" else f"{kernels.loss_block_vocabulary} entries"
+
+
+each_way = pytest.mark.parametrize("kernels", BLOCKS, ids=_name)
+
+
+@each_way
+def test_blocks_equal_full_logits_in_sums_and_gradients(kernels: KernelConfig) -> None:
     rows, head, targets, loss_weights = _inputs()
 
     def outcome(loss: Any) -> Any:
@@ -42,34 +57,72 @@ def test_chunks_equal_full_logits_in_sums_and_gradients(chunk_tokens: int) -> No
 
         return jax.jit(jax.value_and_grad(tripled, argnums=(0, 1), has_aux=True))(rows, head)
 
-    chunked = outcome(lambda *inputs: linear_cross_entropy(*inputs, Z_LOSS, chunk_tokens))
-    assert largest_difference(chunked, outcome(_with_full_logits)) < 1e-5  # float32 sums in another order
+    in_blocks = outcome(lambda rows, head, targets, weights: linear_cross_entropy(rows, head, targets, weights, Z_LOSS, kernels))
+    assert largest_difference(in_blocks, outcome(_with_full_logits)) < 1e-6
 
 
-def test_only_the_objective_carries_a_gradient() -> None:
+@each_way
+def test_each_token_costs_what_full_logits_say(kernels: KernelConfig) -> None:
+    rows, head, targets, _ = _inputs()
+    expected = -jax.nn.log_softmax(rows @ head)[jnp.arange(TOKENS), targets]
+    assert largest_difference(target_nats(rows, head, targets, kernels), expected) < 1e-6
+
+
+@each_way
+def test_logits_far_from_zero_neither_overflow_nor_vanish(kernels: KernelConfig) -> None:
+    rows, head, targets, loss_weights = _inputs()
+    shifted = head + 300 * jnp.sign(head[:1])  # exp(300) is no float32
+
+    def objective(rows: Array, head: Array) -> Array:
+        return linear_cross_entropy(rows, head, targets, loss_weights, 0.0, kernels)[1]
+
+    nats = np.asarray(jax.nn.logsumexp(rows @ shifted, axis=-1) - (rows @ shifted)[jnp.arange(TOKENS), targets])
+    np.testing.assert_allclose(objective(rows, shifted), np.sum(nats * loss_weights), rtol=1e-6)
+
+
+@each_way
+def test_only_the_objective_carries_a_gradient(kernels: KernelConfig) -> None:
     rows, head, targets, loss_weights = _inputs()
     for index in (1, 2):
-        gradient = jax.grad(lambda rows, i=index: linear_cross_entropy(rows, head, targets, loss_weights, Z_LOSS, 8)[i])(rows)
+        gradient = jax.grad(lambda rows, i=index: linear_cross_entropy(rows, head, targets, loss_weights, Z_LOSS, kernels)[i])(rows)
         assert not np.any(gradient)
 
 
-def test_evaluation_and_training_report_the_same_sums() -> None:
+@each_way
+def test_evaluation_and_training_report_the_same_sums(kernels: KernelConfig) -> None:
     rows, head, targets, loss_weights = _inputs()
-    forward_only = linear_cross_entropy(rows, head, targets, loss_weights, Z_LOSS, 8)
-    with_gradient, _ = jax.vjp(lambda rows: linear_cross_entropy(rows, head, targets, loss_weights, Z_LOSS, 8), rows)
+    forward_only = linear_cross_entropy(rows, head, targets, loss_weights, Z_LOSS, kernels)
+    with_gradient, _ = jax.vjp(lambda rows: linear_cross_entropy(rows, head, targets, loss_weights, Z_LOSS, kernels), rows)
     assert largest_difference(forward_only, with_gradient) < 1e-6
 
 
-def test_logits_of_all_tokens_never_exist_together() -> None:
-    rows, targets, loss_weights = jnp.zeros((4096, WIDTH)), jnp.zeros(4096, jnp.int32), jnp.ones(4096)
+def test_both_ways_agree_in_bfloat16() -> None:
+    rows, head, targets, loss_weights = _inputs()
+    narrow = rows.astype(jnp.bfloat16), head.astype(jnp.bfloat16)
+
+    def outcome(kernels: KernelConfig) -> Any:
+        def objective(rows: Array, head: Array) -> Array:
+            return linear_cross_entropy(rows, head, targets, loss_weights, Z_LOSS, kernels)[0]
+
+        return jax.value_and_grad(objective, argnums=(0, 1))(*narrow)
+
+    tokens, vocabulary = outcome(BLOCKS[1]), outcome(BLOCKS[4])
+    assert vocabulary[1][0].dtype == vocabulary[1][1].dtype == jnp.bfloat16
+    assert largest_difference(*(jax.tree.map(lambda a: a.astype(jnp.float32), tree) for tree in (vocabulary, tokens))) < 2**-7  # an ulp
+
+
+@pytest.mark.parametrize("blocks", ["tokens", "vocabulary"])
+def test_all_logits_never_exist_together(blocks: Any) -> None:
+    tokens, vocabulary = 2048, 2000
+    rows, head, targets, loss_weights = jnp.zeros((tokens, 8)), jnp.zeros((8, vocabulary)), jnp.zeros(tokens, jnp.int32), jnp.ones(tokens)
+    kernels = KernelConfig(loss_blocks=blocks, loss_chunk_tokens=64, loss_block_vocabulary=64)
 
     def objective(rows: Array, head: Array) -> Array:
-        return linear_cross_entropy(rows, head, targets, loss_weights, Z_LOSS, 64)[0]
+        return linear_cross_entropy(rows, head, targets, loss_weights, Z_LOSS, kernels)[0]
 
-    compiled = jax.jit(jax.grad(objective, argnums=(0, 1))).lower(rows, jnp.zeros((WIDTH, 1000))).compile()
-    memory = compiled.memory_analysis()
+    memory = jax.jit(jax.grad(objective, argnums=(0, 1))).lower(rows, head).compile().memory_analysis()
     assert memory is not None
-    assert memory.temp_size_in_bytes < 4096 * 1000 * 4 / 8  # an eighth of the logits
+    assert memory.temp_size_in_bytes < tokens * vocabulary * 4 / 8  # an eighth of the logits
 
 
 def test_microbatches_add_up_to_the_batch() -> None:
