@@ -7,6 +7,11 @@ import pytest
 TESTS = Path(__file__).parent
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their parameter: archives hold the time, and both workers must find the same names."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
