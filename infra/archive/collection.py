@@ -136,7 +136,7 @@ def _listed(url: str) -> dict[str, _Found]:
 
 def _modified(entry: Mapping[str, Any]) -> float:
     """Seconds since the epoch, as the storage says: `LastModified` of S3, `mtime` of a disk, `created` of memory."""
-    value = entry.get("LastModified") or entry.get("mtime") or entry["created"]
+    value = next(entry[name] for name in ("LastModified", "mtime", "created") if entry.get(name) is not None)
     return value.timestamp() if isinstance(value, datetime) else float(value)
 
 
