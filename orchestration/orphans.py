@@ -12,7 +12,7 @@ from infra.dispatch.backend import EngineUnavailable
 from infra.dispatch.reconcile import Cancel, carry_out, reconcile, survey
 from infra.storage.errors import StorageError
 from infra.storage.objects import list_names
-from orchestration.lost_runs import fail_lost_runs
+from orchestration.lost_runs import ask_for_forgotten_retries, fail_lost_runs
 
 LOOK_S = 20.0  # a tick has a minute, and an engine may take half of it to confirm one cancel
 STALE_S = 90.0  # the dispatcher's own patience with a silent attempt
@@ -24,12 +24,14 @@ _observer = StalenessObserver()  # lives as long as the code server: an attempt 
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Ends jobs whose run was cancelled or deleted while nobody watched, records ends that nobody recorded, and "
-    "fails runs whose process is gone.",
+    "fails runs whose process is gone, and asks again for retries that were forgotten.",
 )
 def orphans(context: dg.SensorEvaluationContext, factory: dg.ResourceParam[Factory]) -> dg.SkipReason:
     lost = fail_lost_runs(context.instance)
     for run_id in lost:
         context.log.warning(f"run {run_id} lost its process")
+    for run_id in ask_for_forgotten_retries(context.instance):
+        context.log.warning(f"run {run_id} was to be run again and was forgotten")
     try:
         swept, context_cursor = sweep(context.instance, factory, _observer, context.cursor)
     except (EngineUnavailable, StorageError) as error:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import dagster as dg
 import pytest
+from dagster._core.execution.backfill import BULK_ACTION_TERMINAL_STATUSES
 
 from tests.journeys.lab import Lab
-from tests.journeys.plant import AGAIN, Plant, plant_of
+from tests.journeys.plant import AGAIN, BACKFILL, Plant, end, plant_of, wait_for
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -70,4 +71,31 @@ def test_a_failed_run_is_executed_again_from_its_failure_and_adopts_its_job(plan
     assert plant.ends(second) is SUCCESS
     assert len(plant.attempts("slow")) == 1
     assert how_of(plant, "slow") == "attached"
+    plant.require_no_leak()
+
+
+def end_of(plant: Plant, backfill: str) -> str | None:
+    """How a backfill ended, once it has."""
+    found = plant.instance.get_backfill(backfill)
+    assert found is not None
+    return found.status.value if found.status in BULK_ACTION_TERMINAL_STATUSES else None
+
+
+def test_a_backfill_goes_on_across_a_restart_with_every_job_adopted(plant: Plant):
+    backfill = plant.query(BACKFILL, asset="parts", partitions=["a", "b", "c", "d"])["backfillId"]
+    gates = [plant.gate / "parts" / key for key in "abcd"]
+    workers = [plant.worker_at(gate) for gate in gates]
+    runs = plant.instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": backfill}))
+    for run in runs[:2]:
+        plant.run_worker(run.run_id).kill()
+    for part in ("daemon", "web", "code"):
+        plant.stop(part, signal.SIGKILL)
+    end(plant.run_worker(runs[2].run_id))
+    plant.start("code", "daemon", "web")
+    for gate in gates:
+        (gate / "open").touch()
+    ended = wait_for("the backfill ends", lambda: end_of(plant, backfill), plant.log)
+    assert ended == "COMPLETED_SUCCESS", plant.log.read_text()[-6000:]
+    assert [record.ended for record in plant.attempts("parts")] == ["succeeded"] * 4
+    assert [plant.worker_mark(gate) for gate in gates] == [f"worker-{worker.pid}" for worker in workers]
     plant.require_no_leak()
