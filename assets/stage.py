@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.batch import Recorded, record_each
+from assets.batch import record_each
 from assets.factory import Factory, how_to_materialize
 from assets.lineage import STAGES, ConfigOf, Edge, Stage
 from assets.partitions import PROFILE
@@ -123,7 +123,7 @@ def stage(
             check_specs=[dg.AssetCheckSpec(name, asset=key, blocking=True, description=what) for name, what in (checks or {}).items()],
             tags={"program": program.replace(":", ".")},
         )
-        def materialize(context: dg.AssetExecutionContext, factory: dg.ResourceParam[Factory]) -> Iterator[Recorded]:
+        def materialize(context: dg.AssetExecutionContext, factory: dg.ResourceParam[Factory]) -> Iterator[dg.MaterializeResult[Any]]:
             def built(partition: str | None) -> dg.MaterializeResult[Any]:
                 outcome = dispatch(context, factory, declared, partition)
                 return result_of(report(outcome.artifact), outcome)
