@@ -6,50 +6,57 @@ Prints JSON: keyword arguments of `infra.dispatch.bench.measures.Measure`, one a
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import dagster as dg
-import psutil
 
 from infra.dispatch.bench.measures import Measure
+from tests.benchmarks.backfills import Backfilled, backfill
 
-MODULE = "tests.benchmarks.dagster_project"
-PATIENCE_S = 3600.0
-LAUNCH = """mutation ($asset: String!, $partitions: [String!]) {
-  launchPartitionBackfill(backfillParams: {assetSelection: [{path: [$asset]}], partitionNames: $partitions}) {
-    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
-  }
-}"""
+OURS, PLAIN = "tests.benchmarks.dagster_project", "tests.benchmarks.plain_project"
+ONE_A_RUN = 200
+"""Plain Dagster's backfill with a run for each partition is measured up to so many: a thousand take it an hour."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=0)
+    parser.add_argument("--shared", type=int, default=100, help="partitions that share a run, where several do")
+    parser.add_argument("--only", choices=SIDES, action="append", help="of the backfills; may be repeated")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="seaway-bench-", ignore_cleanup_errors=True) as root:
-        os.environ |= {"SEAWAY_BENCH_ROOT": root, "SEAWAY_BENCH_PARTITIONS": str(max(options.rounds, options.partitions, 1))}
+    with tempfile.TemporaryDirectory(prefix="seaway-bench-", ignore_cleanup_errors=True) as folder:
+        root = Path(folder)
+        os.environ |= {
+            "SEAWAY_BENCH_PARTITIONS": str(max(options.rounds, options.partitions, 1)),
+            "SEAWAY_BENCH_SHARED": str(options.shared),
+            "SEAWAY_PROFILE": str(_profile(root, options.shared)),
+        }
+        os.environ.pop("DAGSTER_HOME", None)
         from orchestration.instance import prepare_home
         from tests.benchmarks.dagster_project import FACTORY
 
-        os.environ.pop("DAGSTER_HOME", None)
         prepare_home(FACTORY.profile)
-        measures = steps(options.rounds)
+        measures = steps(options.rounds) if options.rounds else []
         if options.partitions:
             publish_all()
-            measures += backfills(Path(root))
+            measures += backfills(root, options.shared, options.only or list(SIDES))
     print(json.dumps([asdict(measure) for measure in measures]))
     return 0
+
+
+def _profile(root: Path, shared: int) -> Path:
+    """The demo, moved into a folder of its own."""
+    moved = {"root": f"{root}/artifacts", "state": f"{root}/jobs", "dagster_home": f"{root}/dagster"}
+    path = root / "profile.yaml"
+    path.write_text(json.dumps({"extends": "demo", "storage": moved, "concurrency": {"partitions": shared}}))
+    return path
 
 
 def steps(rounds: int) -> list[Measure]:
@@ -97,68 +104,47 @@ def publish_all() -> None:
         store.publish(job.address, out, recipe=job.recipe, payload=job.payload, stats=stats, lease=lease, provenance=provenance)
 
 
-def backfills(root: Path) -> list[Measure]:
-    """All partitions by Dagster's daemon, one run each, four at a time: plain, ours, and ours with a restart in the middle."""
-    from tests.benchmarks.dagster_project import PARTITIONS
-
-    keys = PARTITIONS.get_partition_keys()
-    found: list[Measure] = []
-    plain_name = f"dagster: backfill of {len(keys)} plain partitions"
-    for asset, restarts in (("plain", False), ("ours", False), ("ours", True)):
-        name = f"dagster: backfill of {len(keys)} {'plain' if asset == 'plain' else 'published'} partitions{', restarted' * restarts}"
-        seconds, failed = _backfill(root, asset, keys, restarts=restarts)
-        found.append(Measure(f"{name} ({failed} failed)", against=None if asset == "plain" else found[0].name, values=[seconds]))
-    assert found[0].name.startswith(plain_name)
-    return found
+SIDES = {
+    "plain": ("plain", "plain, a run each", False),
+    "shared": ("plain_shared", "plain, sharing runs", False),
+    "ours": ("ours", "published", False),
+    "shared-restarted": ("plain_shared", "plain, sharing runs, restarted", True),
+    "ours-restarted": ("ours", "published, restarted", True),
+}
+"""Side -> asset, what it is, and whether the servers are killed in the middle."""
 
 
-def _backfill(root: Path, asset: str, keys: list[str], *, restarts: bool) -> tuple[float, int]:
-    reply = root / "reply.json"
-    with _daemon(root), dg.DagsterInstance.get() as instance:
-        variables = json.dumps({"asset": asset, "partitions": keys})
-        began_s = time.perf_counter()
-        _tool("dagster-graphql", "-m", MODULE, "-t", LAUNCH, "-v", variables, "-o", str(reply))
-        launched: dict[str, Any] = json.loads(reply.read_text())["data"]["launchPartitionBackfill"]
-        backfill_id = launched["backfillId"]
-        if not restarts:
-            return _wait(instance, backfill_id, len(keys), began_s)
-        _wait(instance, backfill_id, len(keys) // 2, began_s, to_the_end=False)
-    with _daemon(root), dg.DagsterInstance.get() as instance:
-        return _wait(instance, backfill_id, len(keys), began_s)
+def backfills(root: Path, shared: int, sides: list[str]) -> list[Measure]:
+    """All partitions by Dagster's daemon: plain Dagster as it comes, and ours; with and without a restart in the middle."""
+    from tests.benchmarks.dagster_project import FACTORY, PARTITIONS
+
+    keys = list(PARTITIONS.get_partition_keys())
+    rows: list[Measure] = []
+    for side in sides:
+        asset, what, restart = SIDES[side]
+        row = Measure(f"dagster: {len(keys)} partitions, {what}", target=60.0 if asset == "ours" and len(keys) == 1000 else None)
+        rows.append(row)
+        if side == "plain" and len(keys) > ONE_A_RUN:
+            row.skipped = f"a run each is measured up to {ONE_A_RUN}"
+            continue
+        home = Path(FACTORY.profile.storage.dagster_home) if asset == "ours" else _plain_home(root)
+        done = backfill(home, OURS if asset == "ours" else PLAIN, asset, keys, restart=restart)
+        row.values.append(done.seconds)
+        row.name += f" ({_told(done)})"
+        row.against = next((other.name for other in rows if "plain" in other.name and other.values and other is not row), None)
+    return rows
 
 
-def _wait(instance: dg.DagsterInstance, backfill_id: str, runs: int, began_s: float, *, to_the_end: bool = True) -> tuple[float, int]:
-    """Until so many runs have ended; seconds since the launch, and how many failed."""
-    while time.perf_counter() - began_s < PATIENCE_S:
-        found = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": backfill_id}))
-        ended = [run for run in found if run.is_finished]
-        if len(ended) >= runs:
-            return time.perf_counter() - began_s, sum(run.status is not dg.DagsterRunStatus.SUCCESS for run in ended)
-        time.sleep(0.5)
-    raise TimeoutError(f"the backfill {backfill_id} did not end {runs} runs in {PATIENCE_S:.0f} s")
+def _told(done: Backfilled) -> str:
+    return f"{done.runs} runs, {done.failed} failed, {done.stuck} stuck, {done.status} told after {done.told_s:.0f} s"
 
 
-@contextmanager
-def _daemon(root: Path) -> Iterator[None]:
-    """Dagster's daemon with its code server; both and all their runs are gone afterwards."""
-    with (root / "daemon.log").open("ab") as log:
-        tool = Path(sys.executable).with_name("dagster-daemon")
-        process = psutil.Popen([str(tool), "run", "-m", MODULE], stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-    try:
-        yield
-    finally:
-        family = [process, *process.children(recursive=True)]
-        process.terminate()
-        _, left = psutil.wait_procs(family, timeout=60)
-        for survivor in left:
-            survivor.kill()
-        psutil.wait_procs(left, timeout=10)
-
-
-def _tool(name: str, *arguments: str) -> None:
-    done = subprocess.run([str(Path(sys.executable).with_name(name)), *arguments], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{name} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+def _plain_home(root: Path) -> Path:
+    """Dagster's settings as they come, but for what it would send home."""
+    home = root / "plain"
+    home.mkdir(exist_ok=True)
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
+    return home
 
 
 if __name__ == "__main__":
