@@ -52,14 +52,23 @@ class Compaction:
         self._chain, self._table, self._inputs, self._writer, self._at = chain, table, inputs, writer, now()
         self._url = f"{chain.url}/{COMMIT_PREFIX}{self.uid}"
         self._output: Shard | None = None
+        self._is_overtaken = False
 
     def write(self) -> Self:
-        """Write the new shard, in a stream.
+        """Write the new shard, in a stream. Where an input is compacted and collected meanwhile, there is nothing to commit.
 
         Raises:
             CorruptArchiveError: the inputs' rows are not those that were committed.
-            SnapshotExpiredError: an input was compacted by somebody else and collected.
         """
+        try:
+            self._output = self._written()
+        except ArchiveError as error:
+            if not isinstance(error, _OvertakenError) and self._start_in(self._chain.latest()) is not None:
+                raise
+            self._is_overtaken = True
+        return self
+
+    def _written(self) -> Shard:
         table = self._chain.latest().tables[self._table].table(self._table)
         runs = _joined([run for shard in self._inputs for run in read_runs(self._chain.url, shard)])
         out = Writer(self._url, scratch_url=f"{self._url}/scratch")
@@ -69,19 +78,20 @@ class Compaction:
                 for batch in read_batches(self._chain.url, one, table.schema, -1, ROWS_PER_GROUP):
                     shard.write(batch)
             written, digests = shard.close()
+            expected = keys.ordered(np.concatenate([self._chain.digests(one) for one in self._inputs], axis=1))
+            if not np.array_equal(keys.ordered(digests), expected):
+                raise CorruptArchiveError(
+                    f"{self._chain.url}: keys in {len(self._inputs)} shards of {self._table!r} are not their sidecars'; restore them"
+                )
+        except FileNotFoundError as error:  # its own file was collected while it was written
+            shard.abandon(error)
+            raise _OvertakenError(f"{self._url} was collected") from error
         except BaseException as error:
             shard.abandon(error)
             remove_tree(self._url)
             raise
-        expected = keys.ordered(np.concatenate([self._chain.digests(one) for one in self._inputs], axis=1))
-        if not np.array_equal(keys.ordered(digests), expected):
-            remove_tree(self._url)
-            raise CorruptArchiveError(
-                f"{self._chain.url}: the keys of {len(self._inputs)} shards of {self._table!r} are not their sidecars'"
-            )
         persist(self._url)
-        self._output = written
-        return self
+        return written
 
     def commit(self) -> bool:
         """Put the new shard in the place of its inputs; False, and nothing happens, if one of them is there no more.
@@ -89,6 +99,8 @@ class Compaction:
         Raises:
             StorageError: storage stayed away; call again.
         """
+        if self._is_overtaken:
+            return False
         try:
             self._chain.extend(self.uid, self._replaced_in)
         except _OvertakenError:
@@ -101,14 +113,12 @@ class Compaction:
             raise ArchiveError(f"{self._url}: nothing was written; call write() first")
         if self.uid in base.fenced:
             raise _OvertakenError(f"{self._url} was collected")
-        state = base.tables[self._table]
-        files = [shard.file for shard in state.shards]
-        mine = [shard.file for shard in self._inputs]
-        start = files.index(mine[0]) if mine[0] in files else -1
-        if start < 0 or files[start : start + len(mine)] != mine:
+        start = self._start_in(base)
+        if start is None:
             raise _OvertakenError(f"{self._url}: an input was compacted by somebody else")
         number = base.number + 1
-        shards = (*state.shards[:start], self._output, *state.shards[start + len(mine) :])
+        state = base.tables[self._table]
+        shards = (*state.shards[:start], self._output, *state.shards[start + len(self._inputs) :])
         retired = tuple(Retired(file=file, since=number) for shard in self._inputs for file in shard.files)
         return base.model_copy(
             update={
@@ -120,6 +130,13 @@ class Compaction:
                 "retired": (*base.retired, *retired),
             }
         )
+
+    def _start_in(self, base: Manifest) -> int | None:
+        """Where the inputs lie among the table's shards, all of them and side by side; None if they do not."""
+        files = [shard.file for shard in base.tables[self._table].shards]
+        mine = [shard.file for shard in self._inputs]
+        start = files.index(mine[0]) if mine[0] in files else None
+        return start if start is not None and files[start : start + len(mine)] == mine else None
 
 
 def _joined(runs: list[tuple[int, int]]) -> Runs:

@@ -277,6 +277,16 @@ def test_a_compaction_that_was_collected_before_its_commit_does_nothing(here: Ar
     here.snapshot().verify()
 
 
+def test_a_compaction_whose_inputs_were_collected_before_it_read_them_does_nothing(here: Archive) -> None:
+    for doc in range(3):
+        add(here, [doc])
+    (late,) = Archive(here.url).compactions()
+    here.compact()
+    here.collect(NOW)
+    assert not late.write().commit()
+    assert docs_in(here) == [0, 1, 2]
+
+
 def test_an_old_shard_that_was_compacted_just_now_stays_for_the_readers_of_it(here: Archive) -> None:
     for doc in range(3):
         add(here, [doc])

@@ -335,7 +335,7 @@ def _score_of(table: Table) -> str | None:
 
 
 Archiving.TestCase.settings = settings(
-    max_examples=50,
+    max_examples=100,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,  # the same stories on every machine; a failing one is printed as a program
