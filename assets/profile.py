@@ -118,9 +118,8 @@ class Concurrency(_Section):
     """How much may go on at once. A run only waits for its job, so it costs some 60 MiB and no core."""
 
     runs: int = Field(default=2, ge=1, description="runs of Dagster's queue")
-    partitions: int = Field(
-        default=1, ge=1, le=100, description="of a backfill, in one run, of assets off the accelerators; their jobs run one after another"
-    )
+    # One by default: jobs of a run go one after another, and runs of their own build as many partitions at once as `runs` allows.
+    partitions: int = Field(default=1, ge=1, le=1000, description="of a backfill, in one run, of assets off the accelerators")
     pools: dict[Pool, int] = Field(default_factory=dict, description="jobs of a pool, over all runs; no limit for a pool left out")
 
     def partitions_of(self, pool: Pool) -> int:

@@ -249,5 +249,5 @@ def test_partitions_of_a_backfill_share_a_run_only_off_the_accelerators(tmp_path
     shared = load_profile(changed(tmp_path, concurrency={"partitions": 100})).concurrency
     assert (shared.partitions_of("host"), shared.partitions_of("accelerator")) == (100, 1)
     assert load_profile("demo").concurrency.partitions_of("host") == 1
-    with pytest.raises(ProfileError, match=r"concurrency\.partitions: .*less than or equal to 100"):
-        load_profile(changed(tmp_path, concurrency={"partitions": 101}))
+    with pytest.raises(ProfileError, match=r"concurrency\.partitions: .*less than or equal to 1000"):
+        load_profile(changed(tmp_path, concurrency={"partitions": 1001}))
