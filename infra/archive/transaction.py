@@ -61,6 +61,7 @@ class Transaction:
         Raises:
             SchemaConflictError: the rows do not fit the declaration, or it does not fit an earlier one of this transaction.
                 Against what is committed it is checked at the commit.
+            FencedError: this transaction took so long that its files were collected; it is dropped.
         """
         if table.name == BLOBS.name:
             raise ArchiveError(f"table {BLOBS.name!r} is the archive's own; use put_blob, or choose another name")
@@ -80,8 +81,16 @@ class Transaction:
             ValueError: the name is absolute, has a hidden part, or was given in this transaction already.
         """
         self._require_open()
-        with self._out.open(f"{BLOBS.name}/{name}") as stream:
-            yield stream
+        is_written = False
+        try:
+            with self._out.open(f"{BLOBS.name}/{name}") as stream:
+                yield stream
+                is_written = True
+        except FileNotFoundError as error:
+            if not is_written:  # the block's own
+                raise
+            self.discard()
+            raise self._fenced() from error
         self._blobs.append(f"{BLOBS.name}/{name}")
 
     def prepare(self) -> None:
@@ -178,9 +187,22 @@ class Transaction:
             pending = self._tables[table.name] = _Pending(self._out, self._folder, table)
         else:
             pending = known
-            pending.declare(merged(known.table, table))
+            declared = merged(known.table, table)
+            with self._own_files():
+                pending.declare(declared)
         for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches() if isinstance(rows, pa.Table) else rows:
-            pending.write(conformed(pending.table, batch))
+            fitting = conformed(pending.table, batch)
+            with self._own_files():
+                pending.write(fitting)
+
+    @contextmanager
+    def _own_files(self) -> Iterator[None]:
+        """A file of the transaction that vanishes inside the block was collected."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            self.discard()
+            raise self._fenced() from error
 
     def _added_to(self, base: Manifest) -> Manifest:
         if base.sealed:

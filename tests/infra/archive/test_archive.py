@@ -337,6 +337,18 @@ def test_what_a_killed_writer_left_is_collected_and_a_writer_that_only_slept_is_
     assert docs_in(archive) == [1, 2]
 
 
+def test_a_writer_that_slept_and_goes_on_is_refused_where_it_notices(here: Archive) -> None:
+    add(here, [1])
+    transaction = here.transaction()
+    transaction.append(ITEMS, items([2]))
+    here.collect(NOW)
+    with pytest.raises(FencedError, match="write its rows again"):
+        transaction.append(GROWN, items([3], table=GROWN))
+    with pytest.raises(ArchiveError, match="is dropped; begin another"):
+        transaction.commit()
+    assert docs_in(here) == [1]
+
+
 def test_a_writer_that_slept_through_a_collection_can_not_fork_history(archive: Archive) -> None:
     add(archive, [0])
     sleeper = Archive(archive.url)

@@ -117,7 +117,12 @@ class Archiving(RuleBasedStateMachine):
             with pytest.raises(SchemaConflictError, match="score"):
                 work.transaction.append(table, batch)
             return
-        work.transaction.append(table, batch)
+        try:
+            work.transaction.append(table, batch)
+        except FencedError:
+            assert work.fenced
+            self.works.remove(work)
+            return
         work.score = work.score or score
         work.rows += [{"score": None, **item(doc, table=table)} for doc in docs]
 
