@@ -10,6 +10,11 @@ from pydantic import Field, model_validator
 
 from infra.artifacts.config import ProgramConfig
 
+AttentionBackend = Literal["plain", "triangle", "library", "cudnn", "splash", "probe"]
+"""Who computes attention. plain: the whole square. triangle: blocks of queries against what they may see, for CPUs. library: XLA's
+choice. cudnn, splash: the fused kernels of NVIDIA and TPU. probe: the first that works on this device and agrees with plain, found
+and logged when a run starts (model/attention_choice.py)."""
+
 
 class KernelConfig(ProgramConfig):
     """How the mathematics of a model is carried out.
@@ -21,7 +26,7 @@ class KernelConfig(ProgramConfig):
     compute_dtype: Literal["float32", "bfloat16"] = "bfloat16"  # matmuls; parameters, statistics and losses stay float32
     moe_backend: Literal["dense", "blocked", "ragged"] = "ragged"  # ragged is native on TPU; CPUs want blocked
     moe_block_rows: int = Field(default=64, ge=1)  # blocked only: rows one expert multiplies at once; 64-128 is flat on CPU
-    attention_backend: Literal["plain", "triangle", "library"] = "library"  # library picks fused kernels on accelerators
+    attention_backend: AttentionBackend = "library"
     attention_block_tokens: int = Field(default=128, ge=1)  # triangle only: queries that share one visible range of keys
     layer_loop: Literal["scan", "unrolled"] = "scan"  # a CPU runs unrolled layers 10-25% faster; 48 of them compile slowly
     rematerialize_layers: bool = False  # recompute a layer in the backward pass: memory for about 15% time

@@ -1,7 +1,8 @@
-"""Grouped-query attention inside documents. Three back ends compute it; tests hold them together."""
+"""Grouped-query attention inside documents. Several back ends compute it; tests hold them together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from model.exclusion import exclude_own_value
 from model.neighbour import convolve, offset_upper_half
 from model.norm import rms
 from model.rope import rotate
+from model.splash import attend_by_splash
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,15 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array, config: ModelConfig
         case "triangle":
             return _attend_triangle(q, k, v, segment_ids, window, config.kernels.attention_block_tokens)
         case "library":
-            return _attend_library(q, k, v, segment_ids, window)
+            return _attend_library(q, k, v, segment_ids, window, None)
+        case "cudnn":
+            return _attend_library(q, k, v, segment_ids, window, "cudnn")
+        case "splash":
+            return attend_by_splash(q, k, v, segment_ids, window)
+        case "probe":
+            raise ValueError(
+                "attention_backend = 'probe' is settled before a model is traced; pass the model through attention_choice.settled"
+            )
 
 
 def _attend_triangle(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None, block: int) -> Array:
@@ -120,9 +130,9 @@ def _attend_range(q: Array, k: Array, v: Array, segment_ids: Array, window: int 
     return mixed.transpose(0, 3, 1, 2, 4).reshape(batch, stop - start, heads, head_dim)
 
 
-def _attend_library(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None) -> Array:
+def _attend_library(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None, implementation: Literal["cudnn"] | None) -> Array:
     visible = _visible(segment_ids, segment_ids, 0, 0, window)
-    return jax.nn.dot_product_attention(q, k, v, mask=visible[:, None])
+    return jax.nn.dot_product_attention(q, k, v, mask=visible[:, None], implementation=implementation)
 
 
 def _visible(query_ids: Array, key_ids: Array, first_query: int, first_key: int, window: int | None) -> Array:

@@ -15,7 +15,7 @@ from model.run import FinishedRun, Origin, Run, data_of, read_run
 from model.schedule import branch_schedule
 
 
-@program(version="5")
+@program(version="6")
 def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Artifact, out: Writer) -> TrainStats:
     """Continue `parent` from its final state under other settings.
 

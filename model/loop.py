@@ -16,6 +16,8 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import identity_of
 from infra.artifacts.manifest import canonical_json
 from infra.artifacts.writer import Writer
+from model.architecture import AttentionBackend
+from model.attention_choice import settled
 from model.checkpoint import CheckpointStore
 from model.config import CheckpointPolicy
 from model.eval.held_out import HeldOutScorer
@@ -68,8 +70,9 @@ def run_to_end(
     """
     checkpoints = CheckpointStore(out.scratch_url, run_identity(run, data))
     loader = MixtureLoader(store, mixture, run.loader)
+    model, attention = settled(run.model, run.loader.sequence_tokens)
     scorer = HeldOutScorer(run.model, store, run.held_out)
-    step_of = make_step(run)
+    step_of = make_step(run.model_copy(update={"model": model}))
     position = _resume(run, checkpoints, begin)
     heart = _Heartbeat(run, out)
 
@@ -86,7 +89,7 @@ def run_to_end(
         state, measures = step_of(position.state, to_device(loader.batch(step - run.start_step)))
         measured = {name: float(value) for name, value in jax.device_get(measures)._asdict().items()}
         position = Position(step + 1, state, position.tracker)
-        row = _row(run, step, measured)
+        row = _row(run, step, attention.backend, measured)
         _check_finite(row)
         if _is_due(position.step, run.log_every_steps, run):
             position.tracker.log_step(row)
@@ -118,7 +121,7 @@ def _is_due(step: int, every_steps: int | None, run: Run) -> bool:
     return step == run.end_step or (every_steps is not None and own % every_steps == 0)
 
 
-def _row(run: Run, step: int, measured: Mapping[str, float]) -> Row:
+def _row(run: Run, step: int, attention: AttentionBackend, measured: Mapping[str, float]) -> Row:
     """A row of `metrics.jsonl`: loss and gradient before update `step`, counters after it; `learning_rate` is a share of the peak."""
     share = rate_share(run, step)
     rates = {
@@ -126,7 +129,7 @@ def _row(run: Run, step: int, measured: Mapping[str, float]) -> Row:
         "head_learning_rate": share * run.optimizer.peak_head_learning_rate,
         "adam_learning_rate": share * run.optimizer.adam_learning_rate,
     }
-    return {**_spent(run, step + 1), "learning_rate": share, **rates, **measured}
+    return {**_spent(run, step + 1), "attention_backend": attention, "learning_rate": share, **rates, **measured}
 
 
 def _spent(run: Run, step: int) -> Row:

@@ -12,7 +12,7 @@ from model.run import data_of, resolve
 from model.step import start_state
 
 
-@program(version="4")
+@program(version="5")
 def train(config: TrainConfig, store: Artifact, mixture: Artifact, out: Writer) -> TrainStats:
     """Train, score held-out text on the way, and write the final state.
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from infra.artifacts.artifact import Artifact
 from model.architecture import ModelConfig
+from model.attention_choice import settled
 from model.config import HeldOutConfig
 from model.eval.packing import batch_of, pieces_of, rows_of
 from model.eval.scores import DocumentScores
@@ -39,7 +40,9 @@ class HeldOutScorer:
         self._domains = [bucket.domain for bucket in ledger.split("held_out")]
         self._store, self._config = store, held_out
         self._token_bytes = load_token_bytes(store)
-        dropless = model.dropless  # a capacity makes a score hang on the batch around a text, and worse than the model is
+        dropless = settled(model, held_out.sequence_tokens)[
+            0
+        ].dropless  # a capacity makes a score hang on the batch around a text, and worse than the model is
         self._nats = jax.jit(lambda params, router_bias, batch: token_nats(params, router_bias, dropless, batch))
 
     def score(self, params: Params, router_bias: Array, *, heartbeat: Heartbeat) -> dict[str, DocumentScores]:

@@ -11,6 +11,7 @@ from jax import Array
 from model.attention import attend
 from model.exclusion import exclude_own_value
 from model.rope import angles, rotate
+from model.splash import attend_by_splash
 from tests.model.learner import largest_difference, variant
 
 BACKENDS = ("plain", "triangle", "library")
@@ -96,3 +97,20 @@ def test_rotation_leaves_the_other_channels_alone() -> None:
     assert np.array_equal(turned[..., 4:], q[..., 4:])
     assert not np.allclose(turned[:, 1:, :, :4], q[:, 1:, :, :4])
     assert np.array_equal(rotate(q, angles(TOKENS, rotated_channels=0, theta=100.0)), q)
+
+
+@pytest.mark.parametrize("window", [None, 60])
+def test_splash_computes_what_the_plain_back_end_does(window: int | None) -> None:
+    tokens, keys = 256, jax.random.split(jax.random.key(0), 3)
+    inputs = tuple(jax.random.normal(key, (1, tokens, heads, 128)) for key, heads in zip(keys, (2, 1, 1), strict=True))
+    segment_ids = jnp.where(jnp.arange(tokens) < 100, 0, jnp.where(jnp.arange(tokens) < 240, 1, -1))[None]
+    plain = variant(kernels={"attention_backend": "plain"})
+
+    def splash(q: Array, k: Array, v: Array) -> Array:
+        return jnp.sum(jnp.sin(attend_by_splash(q, k, v, segment_ids, window, interpret=True)))
+
+    def oracle(q: Array, k: Array, v: Array) -> Array:
+        return jnp.sum(jnp.sin(attend(q, k, v, segment_ids, plain, window=window)))
+
+    found, expected = (jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(*inputs) for loss in (splash, oracle))
+    assert largest_difference(found, expected) < 1e-5  # float32 sums in another order

@@ -56,7 +56,7 @@ def test_rows_come_once_and_in_order_with_tokens_flops_and_conventions(straight:
     assert [row["step"] for row in evals] == [0, 8, 16]
     assert [row["tokens"] for row in evals] == [0, 8 * 128, 16 * 128]
     assert metrics[-1]["flops"] == straight.stats["flops"] > 0
-    assert all(row["flops_conventions"] == FLOPS_CONVENTIONS for row in metrics)
+    assert all(row["flops_conventions"] == FLOPS_CONVENTIONS and row["attention_backend"] == "triangle" for row in metrics)
     assert metrics[0]["learning_rate"] == pytest.approx(1.0)  # a share of the peak: warmed up by the second update
     assert metrics[-1]["learning_rate"] > 0.05  # stopped at four fifths of the schedule, above the floor
     assert set(evals[0]["domains"]) == {"code", "prose"}
