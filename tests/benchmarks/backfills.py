@@ -18,6 +18,7 @@ import psutil
 from dagster._core.execution.backfill import BULK_ACTION_TERMINAL_STATUSES
 
 PATIENCE_S = 1800.0
+BEGUN = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
 LAUNCH = """mutation ($asset: String!, $partitions: [String!]) {
   launchPartitionBackfill(backfillParams: {assetSelection: [{path: [$asset]}], partitionNames: $partitions}) {
     __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
@@ -121,14 +122,14 @@ def servers_of(home: Path, module: str) -> Iterator[Servers]:
 
 
 def backfill(home: Path, module: str, asset: str, keys: list[str], *, restart: bool) -> Backfilled:
-    """All partitions of an asset; with `restart`, the servers are killed once some of its runs ended, and started again."""
+    """All partitions of an asset; with `restart`, the servers are killed once a run of it has started, and are started again."""
     # The instance first: three processes at once must not create its tables.
     with dg.DagsterInstance.from_config(str(home)) as instance, servers_of(home, module) as servers:
         began = time.time()
         launched = servers.ask(LAUNCH, asset=asset, partitions=keys)
         backfill_id = str(launched["backfillId"])
         if restart:
-            _until("a run of the backfill ends", lambda: any(run.is_finished for run in _runs(instance, backfill_id)))
+            _until("a run of the backfill starts", lambda: any(run.status in BEGUN for run in _runs(instance, backfill_id)))
             servers.kill()
             servers.start()
         try:

@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=0)
-    parser.add_argument("--shared", type=int, default=100, help="partitions that share a run, where several do")
+    parser.add_argument("--shared", type=int, default=500, help="partitions that share a run, where several do")
     parser.add_argument("--only", choices=SIDES, action="append", help="of the backfills; may be repeated")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="seaway-bench-", ignore_cleanup_errors=True) as folder:
@@ -52,10 +52,10 @@ def main() -> int:
 
 
 def _profile(root: Path, shared: int) -> Path:
-    """The demo, moved into a folder of its own."""
+    """The demo, moved into a folder of its own; as many runs at once as plain Dagster's queue lets go."""
     moved = {"root": f"{root}/artifacts", "state": f"{root}/jobs", "dagster_home": f"{root}/dagster"}
     path = root / "profile.yaml"
-    path.write_text(json.dumps({"extends": "demo", "storage": moved, "concurrency": {"partitions": shared}}))
+    path.write_text(json.dumps({"extends": "demo", "storage": moved, "concurrency": {"runs": 10, "partitions": shared}}))
     return path
 
 
