@@ -70,7 +70,8 @@ class Report(BaseModel):
     peak_flops_per_s: float | None
     process_peak_bytes: int
     sides: list[SideReport]
-    fastest: dict[str, str]
+    fastest: dict[str, str]  # by group, the highest median among those that compute all of it
+    rivals: dict[str, list[str]]  # by group, who was faster than that one in a round: it isn't proven to be behind
     published_for_comparison: dict[str, float]
 
 
@@ -109,6 +110,7 @@ def report_of(shape: Shape, sides: tuple[Side, ...], found: Timings, peak_flops_
                 }
             )
         rows.append(row)
+    fastest = _fastest(rows)
     return Report(
         shape=shape.name,
         tokens_per_step=shape.tokens,
@@ -125,7 +127,8 @@ def report_of(shape: Shape, sides: tuple[Side, ...], found: Timings, peak_flops_
         peak_flops_per_s=peak_flops_per_s,
         process_peak_bytes=_process_peak_bytes(),
         sides=rows,
-        fastest=_fastest(rows),
+        fastest=fastest,
+        rivals={group: _rivals(group, name, sides, found) for group, name in fastest.items()},
         published_for_comparison=dict(shape.published),
     )
 
@@ -149,6 +152,8 @@ def lines_of(report: Report) -> Iterator[str]:
     for group, name in report.fastest.items():
         chosen = [row.side for row in report.sides if row.group == group and row.is_default]
         yield f"fastest {group}: {name}" + (", which is the default" if chosen == [name] else f"; the default is {', '.join(chosen)}")
+        if rivals := report.rivals[group]:
+            yield f"    not in every round: {', '.join(rivals)} came before it in one at least"
     yield ""
     yield f"FLOPs: {', '.join(f'{name}={value}' for name, value in dataclasses.asdict(report.flop_convention).items())}"
     yield from (f"{name}: {meaning}" for name, meaning in report.conventions.items())
@@ -175,6 +180,11 @@ def _fastest(rows: list[SideReport]) -> dict[str, str]:
         if row.group not in found or row.tokens_per_s.median > found[row.group].tokens_per_s.median:
             found[row.group] = row
     return {group: row.side for group, row in found.items()}
+
+
+def _rivals(group: str, name: str, sides: tuple[Side, ...], found: Timings) -> list[str]:
+    seconds = {side.name: found.step_s[side] for side in sides if side.group == group and not side.is_lossy and side not in found.failed}
+    return [rival for rival, its in seconds.items() if any(mine > theirs for mine, theirs in zip(seconds[name], its, strict=True))]
 
 
 def _process_peak_bytes() -> int:

@@ -63,6 +63,7 @@ def test_utilisation_is_counted_flops_over_the_peak(report: Report) -> None:
 
 def test_a_lossy_side_is_never_the_fastest(report: Report) -> None:
     assert report.fastest["moe"] == "dense"
+    assert report.rivals["moe"] == []
 
 
 def test_a_report_names_its_conventions(report: Report) -> None:
