@@ -43,11 +43,22 @@ class Served:
         self.url = f"http://127.0.0.1:{(port := free_port())}"
         env = {**os.environ, "PYTHONPATH": f"{SOURCES}:{os.environ.get('PYTHONPATH', '')}"}
         command = [sys.executable, "-c", RUN, limits.model_dump_json(), str(workers), str(port), engine]
+        self._clients: list[openai.OpenAI] = []
         self.process = psutil.Popen(command, env=env, cwd=SOURCES, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(self._answers, "the proxy")
 
-    def client(self, **options: object) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", timeout=60, max_retries=0, **options)  # type: ignore[arg-type]
+    def client(self) -> openai.OpenAI:
+        self._clients.append(openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", timeout=60, max_retries=0))
+        return self._clients[-1]
+
+    def close(self) -> None:
+        """End the pool, and require that it took its workers along."""
+        for client in self._clients:
+            client.close()
+        children = self.process.children(recursive=True)
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=60)
+        assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
 
     def workers(self) -> list[psutil.Process]:
         return [child for child in self.process.children() if child.status() != psutil.STATUS_ZOMBIE]
@@ -73,10 +84,7 @@ def serve() -> Iterator[Callable[..., Served]]:
 
     yield start
     for served in started:
-        children = served.process.children(recursive=True)
-        served.process.send_signal(signal.SIGTERM)
-        served.process.wait(timeout=60)
-        assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+        served.close()
 
 
 def test_the_official_client_gets_completions_chats_and_streams(serve: Callable[..., Served]):
@@ -134,11 +142,12 @@ def test_a_stream_goes_on_where_a_killed_worker_left_it(serve: Callable[..., Ser
     served = serve(workers=2)
     prompt = "slow " + " ".join(f"word{n}" for n in range(12))
     pieces = []
-    for piece in served.client().completions.create(model="echo", prompt=prompt, max_tokens=100, stream=True):
-        pieces.append(piece.choices[0].text)
-        if len(pieces) == 4:
-            for worker in served.workers():
-                worker.kill()
+    with served.client().completions.create(model="echo", prompt=prompt, max_tokens=100, stream=True) as stream:
+        for piece in stream:
+            pieces.append(piece.choices[0].text)
+            if len(pieces) == 4:
+                for worker in served.workers():
+                    worker.kill()
     assert "".join(pieces) == prompt
     assert served.state()["expired"] >= 1
 
