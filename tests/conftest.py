@@ -1,10 +1,8 @@
 """How the tests share two workers: whole files; all journeys together, since they share one finished lab; and one Ray cluster."""
 
-from pathlib import Path
+from typing import Any
 
 import pytest
-
-TESTS = Path(__file__).parent
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -12,14 +10,21 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, bytes) else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups: after it, every test would be a group of its own
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand whole groups out. xdist's own `loadgroup` marks names in a way that pytest 9 no longer sees: every test was a group."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Grouped(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Grouped(config, log)
 
 
-def _group(item: pytest.Item) -> str:
-    path = item.path.relative_to(TESTS)
-    if path.parts[0] == "journeys":
+def group_of(nodeid: str) -> str:
+    """Which tests stay on one worker with this one."""
+    path = nodeid.partition("::")[0]
+    if path.startswith("tests/journeys/"):
         return "journeys"
-    return "ray" if item.get_closest_marker("ray") else str(path)
+    return "ray" if path.endswith("/test_ray.py") or "[ray" in nodeid else path

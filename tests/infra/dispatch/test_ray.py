@@ -20,7 +20,7 @@ from infra.dispatch.engines.ray.backend import RayBackend, submission_id
 from infra.dispatch.engines.ray.config import NodePool
 from infra.dispatch.gang import read_fallen
 from infra.dispatch.job import GIB, Attempt, Job, Resources, attempt_directory, job_id
-from tests.infra.dispatch.builders import job_of, processes_of, wait_for
+from tests.infra.dispatch.builders import command_of, job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import FaultConfig, fail
 from tests.infra.dispatch.ray_cluster import TOKEN, RayCluster, address
 from tests.infra.dispatch.ray_programs import MeetConfig, meet
@@ -102,7 +102,7 @@ def first_handle(job: Job) -> Handle:
 
 def workers(folder: Path, host_address: str) -> list[psutil.Process]:
     """The workers of the test on one node."""
-    found = [process for process in processes_of(folder) if "infra.dispatch.worker" in process.cmdline()]
+    found = [process for process in processes_of(folder) if "infra.dispatch.worker" in command_of(process)]
     return [process for process in found if process.environ()["SEAWAY_HOST_ADDRESS"] == host_address]
 
 
