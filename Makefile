@@ -16,6 +16,9 @@ ui: .venv/installed ## Dagster's UI on what the demo made (PORT=3000)
 test: .venv/installed ## unit, property, journey and real-data tests
 	@$(BIN)/python -m pytest -n 2
 
+journeys: .venv/installed ## the stories that take longer than a test suite may: a lab on S3 behind a faulty network
+	@SEAWAY_LONG_JOURNEYS=1 $(BIN)/python -m pytest -n 0 tests/journeys/test_s3_lab.py
+
 bench: .venv/installed ## ratios against named peers, in one run
 	@$(BIN)/python -m tests.benchmarks
 

@@ -81,11 +81,3 @@ def processes_of(folder: Path) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
-
-
-def command_of(process: psutil.Process) -> list[str]:
-    """What a process was started with; nothing if it has ended meanwhile."""
-    try:
-        return list(process.cmdline())
-    except psutil.NoSuchProcess:
-        return []

@@ -1,5 +1,6 @@
 """A real Ray cluster of a head and three nodes: gangs, losses, and what becomes of a job when Ray itself is gone."""
 
+import contextlib
 import json
 import os
 import threading
@@ -20,7 +21,7 @@ from infra.dispatch.engines.ray.backend import RayBackend, submission_id
 from infra.dispatch.engines.ray.config import NodePool
 from infra.dispatch.gang import read_fallen
 from infra.dispatch.job import GIB, Attempt, Job, Resources, attempt_directory, job_id
-from tests.infra.dispatch.builders import command_of, job_of, processes_of, wait_for
+from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import FaultConfig, fail
 from tests.infra.dispatch.ray_cluster import TOKEN, RayCluster, address
 from tests.infra.dispatch.ray_programs import MeetConfig, meet
@@ -102,8 +103,12 @@ def first_handle(job: Job) -> Handle:
 
 def workers(folder: Path, host_address: str) -> list[psutil.Process]:
     """The workers of the test on one node."""
-    found = [process for process in processes_of(folder) if "infra.dispatch.worker" in command_of(process)]
-    return [process for process in found if process.environ()["SEAWAY_HOST_ADDRESS"] == host_address]
+    found = []
+    for process in processes_of(folder):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "infra.dispatch.worker" in process.cmdline() and process.environ()["SEAWAY_HOST_ADDRESS"] == host_address:
+                found.append(process)
+    return found
 
 
 def expected_digest(store: ArtifactStore, dispatcher: Dispatcher, tmp_path: Path) -> str:
