@@ -128,7 +128,7 @@ class World:
                 self.cancellations += 1
                 self.history.add("was told: cancelled")
             except (StorageError, EngineUnavailable) as error:  # its patience is over; Dagster retries the step
-                self.history.add(f"gives up for now: {error}")
+                self.history.add(f"gives up, and Dagster tries the step again: {error}")
                 self._spawn(engine, after_s=self.scheduler.random.uniform(0, 120))
             except Killed:
                 self.history.add("is killed")
