@@ -44,11 +44,10 @@ def examine(console: Console, wait_s: float) -> None:
         UnwellError: names the checks that failed.
     """
     console.print(f"profile {PROFILE.name}")
-    failed = _run(
-        console,
-        {"machine": _machine, "storage": _storage, "sources": _sources, "jobs": lambda: standing(FACTORY.store), "catalog": _catalog},
-    )
-    failed += _run(console, {"dagster": _dagster, "pools": _pools})
+    failed = _run(console, {"machine": _machine, "storage": _storage})
+    if not failed:
+        failed += _run(console, {"jobs": lambda: standing(FACTORY.store)})
+    failed += _run(console, {"sources": _sources, "catalog": _catalog, "dagster": _dagster, "pools": _pools})
     unreachable = _run(console, {f"engine {PROFILE.backend.kind}": lambda: answer_of(PROFILE.backend, FACTORY.backend)})
     failed += unreachable
     if not unreachable and "storage" not in failed:

@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -44,10 +45,21 @@ class AttemptRecord(BaseModel):
     detail: JsonValue = None
 
 
-def attempts(address: str) -> list[AttemptRecord]:
-    """Every attempt at an address, by token. The last one holds the lease unless it ended."""
-    records = (_record(address, token) for token in _tokens(address))
+def attempts(address: str, *, after: int = 0, known: Mapping[int, AttemptRecord] = MappingProxyType({})) -> list[AttemptRecord]:
+    """Every attempt at an address, by token. The last one holds the lease unless it ended.
+
+    Args:
+        after: leave out attempts up to this token.
+        known: records by token that ended: what ended never changes, so they aren't read again.
+    """
+    records = (known.get(token) or _record(address, token) for token in _tokens(address) if token > after)
     return [record for record in records if record is not None]
+
+
+def newest_attempt(address: str) -> AttemptRecord | None:
+    """The last attempt at an address, or None; reads it alone, however many came before it."""
+    records = (_record(address, token) for token in reversed(_tokens(address)))
+    return next((record for record in records if record is not None), None)
 
 
 def claim(address: str, *, uid: str, after: int, extra: Mapping[str, JsonValue] | None = None) -> "Lease":
@@ -94,12 +106,15 @@ class Lease:
         """The lease in the process of the job, which got (token, uid) from its dispatcher.
 
         Raises:
-            LeaseLost: the claim is missing or another attempt's, or a higher token exists.
+            LeaseLost: the claim is missing or another attempt's, its end is recorded already (a dispatcher may stand still
+                between claiming and submitting for so long that a sweep took its attempt for lost), or a higher token exists.
         """
         record = _record(address, token)
         if record is None or record.uid != uid:
             found = "no claim" if record is None else f"attempt {record.uid}"
             raise LeaseLost(f"{address}: token {token} should belong to attempt {uid}, but storage has {found}; stop this job")
+        if record.ended is not None:
+            raise LeaseLost(f"{address}: attempt {token} ({uid}) ended as {record.ended} before it started; stop this job")
         lease = cls(address, token, uid)
         lease.require_current()
         return lease

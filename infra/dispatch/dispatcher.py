@@ -7,11 +7,12 @@ moment and another may take over. The truth is the manifest: it is asked first, 
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 from uuid import uuid4
 
 from infra.artifacts.artifact import Artifact
-from infra.artifacts.lease import AttemptRecord, Lease, LeaseHeld, LeaseLost, StalenessObserver, attempts, claim, read_beat
+from infra.artifacts.lease import AttemptRecord, Lease, LeaseHeld, LeaseLost, StalenessObserver, attempts, claim, newest_attempt, read_beat
 from infra.artifacts.store import ATTEMPT_PREFIX, ArtifactStore
 from infra.dispatch.backend import Backend, EngineUnavailable, Handle, JobRejected
 from infra.dispatch.budgets import Budgets, GiveUp
@@ -94,10 +95,9 @@ class Dispatcher:
 
     def cancel(self, job: Job) -> bool:
         """End the attempt of a job that is going on, whoever started it; True once nothing of it runs."""
-        records = self.patiently(lambda: attempts(job.address))
-        if not records or records[-1].ended is not None:
+        last = self.patiently(lambda: newest_attempt(job.address))
+        if last is None or last.ended is not None:
             return True
-        last = records[-1]
         if last.extra.get("backend") != self.backend.identity:
             self.patiently(lambda: mark_cancelled(job.address, last.token))
             return False
@@ -140,6 +140,7 @@ class _Run:
         self._on_message = on_message
         self._interruption = interruption
         self._observer = StalenessObserver(dispatcher.clock)
+        self._over: dict[int, AttemptRecord] = {}
         self._claimed: set[str] = set()
         self._ends: dict[str, End] = {}
         self._paused_after = 0
@@ -150,10 +151,10 @@ class _Run:
         since: int | None = None
         artifact = self._published()
         while artifact is None:
-            records = self._dispatcher.patiently(lambda: attempts(self._job.address))
+            since = last_of_earlier_runs(self._dispatcher.patiently(lambda: newest_attempt(self._job.address))) if since is None else since
+            records = self._records(since)
             artifact = self._published()  # after the records: whoever ended as succeeded had published before
             if artifact is None:
-                since = last_of_earlier_runs(records) if since is None else since
                 if self._may_become_visible(records, since):
                     self._pause(self._dispatcher.poll_interval_s, None)
                     continue
@@ -161,6 +162,13 @@ class _Run:
         if self._ends:
             self._sweep()
         return self._outcome(artifact, self._dispatcher.clock() - started_s)
+
+    def _records(self, since: int) -> list[AttemptRecord]:
+        """The attempts of this run, and the one before them: a thousand earlier ones cost nothing."""
+        look = partial(attempts, self._job.address, after=max(since - 1, 0), known=self._over)
+        records = self._dispatcher.patiently(look)
+        self._over.update((record.token, record) for record in records if record.ended is not None)
+        return records
 
     def _published(self) -> Artifact | None:
         return self._dispatcher.patiently(lambda: self._dispatcher.store.open_at(self._job.address))

@@ -47,7 +47,7 @@ class View:
     """What is known of an address that has no artifact yet.
 
     Attributes:
-        records: every attempt, by number.
+        records: every attempt after `since`, by number, and the one before them.
         since: attempts up to this number belong to earlier runs; their failures were reported to somebody then.
         silent_s: how long the last attempt's beat has not changed, as this dispatcher saw it.
     """
@@ -86,11 +86,11 @@ def history_since(records: Sequence[AttemptRecord], since: int) -> list[End]:
     return [end_of(record) for record in records if record.token > since and record.ended is not None]
 
 
-def last_of_earlier_runs(records: Sequence[AttemptRecord]) -> int:
-    """The newest attempt whose end somebody was told before this run: all of them, but for one that still goes on."""
-    if not records:
+def last_of_earlier_runs(newest: AttemptRecord | None) -> int:
+    """The number of the newest attempt whose end somebody was told before this run: the last, unless it still goes on."""
+    if newest is None:
         return 0
-    return records[-1].token if records[-1].ended is not None else records[-1].token - 1
+    return newest.token if newest.ended is not None else newest.token - 1
 
 
 def end_of(record: AttemptRecord) -> End:

@@ -72,6 +72,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # deprecated modules say so when they are imported
     platform.platform = lambda *_, **__: sys.platform  # each page's header names the running kernel
     # The page of `sys` shows these, and they name where the repository lies.
+    sys.path_importer_cache.pop(__file__, None)
     sys.argv, sys.orig_argv, sys.modules["__main__"].__file__ = ["pydoc"], ["pydoc"], "pydoc"
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_port, flush=True)

@@ -31,7 +31,7 @@ class RawStats(Stats):
     left_in_frontier: int = 0
 
 
-@program(version="2")
+@program(version="3")
 def raw(config: RawConfig, out: Writer) -> RawStats:
     """Fetch one source.
 

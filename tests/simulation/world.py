@@ -246,8 +246,8 @@ class World:
         visible = [claim for claim in claims if self.bucket.visible(self.facts.path(f".attempts/{claim.number:06d}/end.json")) is not None]
         return [{**claim.end, "ending": "unpublished" if claim.ended == "succeeded" else claim.ended} for claim in visible]
 
-    def _first_look(self, records: Any) -> int:
-        since = last_of_earlier_runs(records)
+    def _first_look(self, newest: Any) -> int:
+        since = last_of_earlier_runs(newest)
         self.facts.since.setdefault(self._who(), since)
         return since
 

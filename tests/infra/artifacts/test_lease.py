@@ -6,7 +6,9 @@ from threading import Barrier
 
 import pytest
 
-from infra.artifacts.lease import AttemptRecord, Lease, LeaseHeld, LeaseLost, StalenessObserver, attempts, claim, read_beat
+from infra.artifacts import lease as lease_module
+from infra.artifacts.lease import AttemptRecord, Lease, LeaseHeld, LeaseLost, StalenessObserver, attempts, claim, newest_attempt, read_beat
+from infra.storage.objects import read_or_none
 
 
 @pytest.fixture
@@ -87,9 +89,40 @@ def test_the_job_reopens_the_lease_of_its_dispatcher(address: str) -> None:
 
 def test_the_first_end_of_an_attempt_stays(address: str) -> None:
     lease = claim(address, uid="first", after=0)
+    elsewhere = Lease.reopen(address, 1, "first")
     assert lease.end("preempted", {"exit_code": 143})
-    assert not Lease.reopen(address, 1, "first").end("succeeded")
+    assert not elsewhere.end("succeeded")
     assert attempts(address) == [AttemptRecord(token=1, uid="first", ended="preempted", detail={"exit_code": 143})]
+
+
+def test_an_attempt_that_was_taken_for_lost_before_it_started_never_starts(address: str) -> None:
+    """Its dispatcher stood still between claim and submission; its capacity has been given away."""
+    claim(address, uid="first", after=0).end("never_started")
+    with pytest.raises(LeaseLost, match=r"attempt 1 \(first\) ended as never_started before it started"):
+        Lease.reopen(address, 1, "first")
+
+
+def test_attempts_that_ended_are_read_once_and_earlier_ones_not_at_all(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert newest_attempt(address) is None
+    for token in range(1, 5):
+        lease = claim(address, uid=f"attempt {token}", after=token - 1)
+        if token < 4:
+            lease.end("preempted")
+    ended = {record.token: record for record in attempts(address) if record.ended}
+    assert list(ended) == [1, 2, 3]
+    read: list[str] = []
+
+    def noting(url: str) -> bytes | None:
+        read.append(url.removeprefix(f"{address}/.attempts/"))
+        return read_or_none(url)
+
+    monkeypatch.setattr(lease_module, "read_or_none", noting)
+    assert [record.token for record in attempts(address, after=1, known=ended)] == [2, 3, 4]
+    assert read == ["000004/claim.json", "000004/end.json"]
+    read.clear()
+    newest = newest_attempt(address)
+    assert newest is not None
+    assert (newest.token, read) == (4, ["000004/claim.json", "000004/end.json"])
 
 
 def test_staleness_is_how_long_a_beat_did_not_change_on_the_observers_clock(address: str) -> None:

@@ -87,7 +87,7 @@ class Publication(RuleBasedStateMachine):
 
     @rule(job=jobs)
     def reopen(self, job: Job) -> None:
-        if job.lease.token == len(self.claimed):
+        if job.lease.token == len(self.claimed) and job.lease.token not in self.ends:
             assert Lease.reopen(self.address, job.lease.token, job.lease.uid).uid == job.lease.uid
         else:
             with pytest.raises(LeaseLost):
