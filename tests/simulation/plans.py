@@ -44,7 +44,7 @@ class Plan:
             clock_jumps=draw.random() < 0.3,
             budgets=Budgets(
                 application=draw.choice((0, 0, 2)),
-                infrastructure=draw.choice((3, 1000)),
+                infrastructure=draw.choice((3, 40)),  # a program whose attempts hardly ever live must come to an end, too
                 crashes_before_first_step_in_a_row=draw.choice((3, 1000)),
                 backoff_s=draw.choice((0.0, 1.0)),
             ),
