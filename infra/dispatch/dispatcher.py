@@ -205,7 +205,7 @@ class _Run:
                 self._pause(pause_s, None)
                 self._paused_after = after
             case Claim(after):
-                self._claim(after, view.records[-1] if view.records else None)
+                self._claim(after)
             case Wait():
                 self._pause(dispatcher.poll_interval_s, None)
             case Fence(attempt, silent_s):
@@ -214,21 +214,23 @@ class _Run:
             case GiveUp(why=why):
                 self._give_up(view.records[-1], why)
 
-    def _claim(self, after: int, last: AttemptRecord | None) -> None:
+    def _claim(self, after: int) -> None:
         """Take the next attempt number; if somebody else was faster, the next look will show it."""
-        if last is not None and last.extra.get("backend") == self._dispatcher.backend.identity:
-            self._require_over(last)
+        self._require_nothing_lives(after)
         uid = self._dispatcher.mint_uid()
         extra = {"backend": self._dispatcher.backend.identity, "job_id": job_id(self._job, after + 1)}
         with suppress(LeaseHeld, LeaseLost):
             self._dispatcher.patiently(lambda: claim(self._job.address, uid=uid, after=after, extra=extra))
             self._claimed.add(uid)
 
-    def _require_over(self, last: AttemptRecord) -> None:
-        """An attempt here that another engine's dispatcher took for dead may live: two must never share this engine."""
-        handle = Handle(job_id(self._job, last.token), Attempt(last.token, last.uid))
-        while not self._dispatcher.patiently(lambda: self._dispatcher.backend.cancel(handle)):
-            self._pause(self._dispatcher.poll_interval_s, None)
+    def _require_nothing_lives(self, after: int) -> None:
+        """End whatever of this engine was taken for dead from afar, the last and any before it: two must never share an engine."""
+        dispatcher = self._dispatcher
+        for record in dispatcher.patiently(lambda: attempts(self._job.address, known=self._over)):
+            if record.extra.get("backend") == dispatcher.backend.identity and (record.token == after or not all_are_over([record])):
+                handle = Handle(job_id(self._job, record.token), Attempt(record.token, record.uid))
+                while not dispatcher.patiently(lambda handle=handle: dispatcher.backend.cancel(handle)):  # type: ignore[misc]
+                    self._pause(dispatcher.poll_interval_s, None)
 
     def _follow(self, attempt: Attempt) -> None:
         """Start the attempt or attach to it, and follow it to its end."""
