@@ -1,7 +1,7 @@
 # Every target bootstraps .venv first: `make demo` in a fresh clone is all there is to do.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-LOCK := uv pip compile pyproject.toml --universal --python-version 3.12 --generate-hashes \
+LOCK := uv pip compile --universal --python-version 3.12 --generate-hashes \
 	--no-annotate --no-header --no-emit-index-url --no-emit-find-links --quiet
 
 help: ## show this
@@ -19,8 +19,10 @@ test: .venv/installed ## unit, property, journey and real-data tests
 journeys: .venv/installed ## the stories that take longer than a test suite may: a lab on S3 behind a faulty network
 	@SEAWAY_LONG_JOURNEYS=1 $(BIN)/python -m pytest -n 0 tests/journeys/test_s3_lab.py
 
-bench: .venv/installed ## ratios against named peers, in one run
-	@$(BIN)/python -m tests.benchmarks
+bench: .venv/installed .venv-peers/installed ## every data stage beside its peers, interleaved in one run
+	@$(BIN)/python -m ops.bench
+
+peers: .venv-peers/installed ## the peers of `make bench` (datatrove and others), in .venv-peers
 
 simulate: .venv/installed ## dispatch under faults: SEEDS=10000 worlds over SEAWAY_SIMULATION_JOBS processes
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000)
@@ -32,11 +34,12 @@ lint: .venv/installed ## format, style, types, import directions
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
 lock: .venv/installed ## requirements/*.txt from pyproject.toml: exact versions, hashes, no index address
-	@$(BIN)/$(LOCK) -o requirements/base.txt
-	@$(BIN)/$(LOCK) --extra dev -o requirements/dev.txt
+	@$(BIN)/$(LOCK) pyproject.toml -o requirements/base.txt
+	@$(BIN)/$(LOCK) pyproject.toml --extra dev -o requirements/dev.txt
+	@$(BIN)/$(LOCK) --group peers -o requirements/peers.txt
 
 clean: ## the virtual environment, caches, and what the demo made
-	@rm -rf .venv .seaway build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-peers .seaway build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The lock is complete, so pip resolves nothing (--no-deps) and checks every hash.
@@ -46,4 +49,9 @@ clean: ## the virtual environment, caches, and what the demo made
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo ui test bench simulate lint lock clean
+.venv-peers/installed: requirements/peers.txt
+	@python=$$(requirements/find-python) && echo "seaway: installing peers into .venv-peers" && { [ -x .venv-peers/bin/python ] || $$python -m venv .venv-peers; }
+	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/peers.txt
+	@touch $@
+
+.PHONY: help demo ui test bench peers simulate lint lock clean
