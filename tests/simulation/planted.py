@@ -70,6 +70,15 @@ def _gives_a_token_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(dispatcher, "claim", claim)
 
 
+def _starts_what_was_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
+    def reopen(address: str, token: int, uid: str) -> Lease:
+        lease = Lease(address, token, uid)
+        lease.require_current()
+        return lease
+
+    patch.setattr(Lease, "reopen", reopen)
+
+
 def _judges_staleness_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     class ByWallClock(StalenessObserver):
         def __init__(self, clock: Callable[[], float]) -> None:
@@ -208,6 +217,7 @@ BUGS: dict[str, Bug] = {
     "budgets: an exception costs nothing": Bug(_recost(Ending.APPLICATION_ERROR, budget=Budget.NONE), [CHARGED, ANSWER]),
     "lease: publication does not ask the fence": Bug(_publishes_without_asking_the_fence, [WINNER], "zombies"),
     "lease: a token is given twice": Bug(_gives_a_token_twice, [LIVE]),
+    "lease: an attempt whose end is recorded starts": Bug(_starts_what_was_taken_for_lost, [LIVE]),
     "lease: staleness is judged by a wall clock": Bug(_judges_staleness_by_the_wall_clock, [LIVE]),
     "publication: the manifest is written over": Bug(_overwrites, [WINNER]),
     "publication: a lost reply is read as a loss": Bug(_reads_a_lost_reply_as_a_loss, [WINNER]),
