@@ -4,12 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from infra.artifacts.lease import AttemptRecord, StalenessObserver, attempts, claim
+from infra.artifacts.lease import AttemptRecord, Lease, StalenessObserver, attempts, claim
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.backend import EngineState, Handle
-from infra.dispatch.dispatcher import Dispatcher
+from infra.dispatch.dispatcher import Dispatcher, JobDetached
 from infra.dispatch.endings import End, Ending
 from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.job import Attempt, Job, is_cancelled, job_id, mark_cancelled
@@ -117,6 +118,25 @@ def test_an_orphan_of_a_cancelled_run_leaves_no_process_and_one_record(waiting: 
     (record,) = attempts(waiting.address)
     assert record.ended == Ending.CANCELLED.value
     assert sweep(waiting, backend, is_wanted=lambda address: False) == [], "done once is done"
+
+
+def test_what_was_taken_for_lost_from_afar_is_ended_before_the_next_attempt_begins(
+    waiting: Job, dispatcher: Dispatcher, gate: Path, tmp_path: Path
+):
+    """Not the last attempt alone: this one lives on beside a later one of another engine, which was lost as well."""
+    backend = dispatcher.backend
+    assert isinstance(backend, LocalBackend)
+    orphan(waiting, backend)
+    (first,) = wait_for(lambda: [path.name for path in gate.glob("worker-*")], "the first attempt's worker")
+    lost = End(ending=Ending.NODE_LOST, what="silent").model_dump(mode="json")
+    Lease(waiting.address, 1, "b" * 16).end("node_lost", lost)
+    claim(waiting.address, uid="c" * 16, after=1, extra={"backend": "slurm:elsewhere"}).end("node_lost", lost)
+    with pytest.raises(JobDetached):
+        dispatcher.run(waiting, interruption=lambda: "detach" if len(list(gate.glob("worker-*"))) == 2 else None)
+    assert not psutil.pid_exists(int(first.removeprefix("worker-")))
+    assert [record.token for record in attempts(waiting.address)] == [1, 2, 3]
+    assert dispatcher.cancel(waiting) is True
+    assert processes_of(tmp_path) == []
 
 
 def test_an_attempt_of_another_engine_is_none_of_ours(waiting: Job, dispatcher: Dispatcher):
