@@ -1,10 +1,11 @@
 """Orphans: what the sweep decides, and that it does it on the real engine of this machine."""
 
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from infra.artifacts.lease import AttemptRecord, Lease, StalenessObserver, attempts, claim
@@ -15,6 +16,7 @@ from infra.dispatch.endings import End, Ending
 from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.job import Attempt, Job, is_cancelled, job_id, mark_cancelled
 from infra.dispatch.reconcile import Cancel, RecordEnd, Sighting, carry_out, reconcile, survey
+from infra.supervise.state import read_started
 from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import CountConfig, count
 
@@ -128,12 +130,17 @@ def test_what_was_taken_for_lost_from_afar_is_ended_before_the_next_attempt_begi
     assert isinstance(backend, LocalBackend)
     orphan(waiting, backend)
     (first,) = wait_for(lambda: [path.name for path in gate.glob("worker-*")], "the first attempt's worker")
+    supervisor = read_started(next((tmp_path / "state").glob("*-a1")))
+    assert supervisor is not None
+    os.kill(supervisor.pid, signal.SIGSTOP)  # or it would notice by itself
     lost = End(ending=Ending.NODE_LOST, what="silent").model_dump(mode="json")
     Lease(waiting.address, 1, "b" * 16).end("node_lost", lost)
     claim(waiting.address, uid="c" * 16, after=1, extra={"backend": "slurm:elsewhere"}).end("node_lost", lost)
     with pytest.raises(JobDetached):
         dispatcher.run(waiting, interruption=lambda: "detach" if len(list(gate.glob("worker-*"))) == 2 else None)
-    assert not psutil.pid_exists(int(first.removeprefix("worker-")))
+    left = {process.pid for process in processes_of(tmp_path)}
+    assert left
+    assert left.isdisjoint({supervisor.pid, int(first.removeprefix("worker-"))})
     assert [record.token for record in attempts(waiting.address)] == [1, 2, 3]
     assert dispatcher.cancel(waiting) is True
     assert processes_of(tmp_path) == []
