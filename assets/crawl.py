@@ -31,9 +31,12 @@ def raw(artifact: Artifact) -> Report:
 
     Made of a source's declaration and a fingerprint of what lay there. Look at the fetch errors.
     """
+    stats = artifact.stats
     return Report(
         metadata={
-            **numbers(artifact.stats),
+            **numbers(stats),
+            "fetch_errors_by_reason": counts(stats.get("fetch_errors_by_reason", {}), "reason"),
+            "index_left_out": counts(stats.get("index_left_out", {}), "reason"),
             "fetch_errors_sample": samples(artifact, "fetch_errors.parquet", ["uri", "reason", "detail"]),
         },
         checks={"is_not_empty": artifact.stats["records"] > 0},

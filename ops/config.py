@@ -80,7 +80,38 @@ class JsonlSource(Source):
     max_line_bytes: int = Field(default=64 * MiB, ge=1)
 
 
-SourceSpec = Annotated[PydocSource | FilesSource | WarcSource | JsonlSource, Field(discriminator="kind")]
+class IndexSource(Source):
+    """The pages of a published crawl that its URL index names, fetched record by record out of its archives.
+
+    `root` holds the index: Parquet with Common Crawl's columns, or CDXJ. Where a store can't be listed (plain HTTP),
+    `paths` names the list of index files below `root` that the crawl publishes. `archive` is what the index's file names
+    are relative to. Which pages are wanted is the content's business and identity; how they are asked for is not: any
+    gap, task size and number of connections gives the same bytes.
+    """
+
+    kind: Literal["index"] = "index"
+    crawl: str = Field(min_length=1)  # as its publisher names it: CC-MAIN-2024-22
+    root: str = execution_only()
+    paths: str = execution_only("")  # such as crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz; empty: `root` is listed
+    include: tuple[str, ...] = ("**/*.parquet", "**/*.cdxj", "**/*.cdxj.gz", "**/cdx-*.gz")
+    exclude: tuple[str, ...] = ()
+    archive: str = execution_only("")  # empty: the same as `root`
+    media_types: tuple[str, ...] = ("text/html", "application/xhtml+xml")  # as the server declared, or as the crawler detected
+    suffixes: tuple[str, ...] = ()  # of the URL's path, such as .pdf; labels of both kinds are often wrong
+    sample_rate: float = Field(1.0, gt=0, le=1)  # of the URLs, by their hash: lists are sorted by date or host
+    sample_salt: str = "seaway-index-1"
+    max_record_bytes: int = Field(64 * MiB, ge=1)  # as stored
+    max_payload_bytes: int = Field(64 * MiB, ge=1)  # inflated
+    warc_bytes: int = Field(1024 * MiB, ge=1)  # our own files are closed once they hold so much
+    gap_bytes: int = execution_only(1 * MiB, ge=0)  # what a request may read for nothing to save another request
+    task_bytes: int = execution_only(256 * MiB, ge=1)  # committed together: what a kill may cost, times `connections`
+    connections: int = execution_only(8, ge=1)
+    connect_timeout_s: float = execution_only(30.0, gt=0)
+    read_timeout_s: float = execution_only(300.0, gt=0)
+    max_stalls: int = execution_only(8, ge=1)  # reads in a row that give no byte, before a range is given up
+
+
+SourceSpec = Annotated[PydocSource | FilesSource | WarcSource | IndexSource | JsonlSource, Field(discriminator="kind")]
 
 
 # --- raw -> extracted -> normalized -----------------------------------------------------------------------

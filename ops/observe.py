@@ -8,20 +8,23 @@ import json
 import sys
 import sysconfig
 
-from ops.config import FilesSource, PydocSource, SourceSpec
+from ops.config import FilesSource, IndexSource, PydocSource, SourceSpec
+from ops.crawl.index.paths import index_entries
 from ops.crawl.listing import UNREAD, Entry, RootedSource, SourceError, fingerprint, list_entries, open_entry
 
 
 def observe(source: SourceSpec) -> str:
     """16 hex that stand for what the source holds now.
 
-    Files: name, size and content of each (an object store's own ETag instead of the content). A pydoc crawl: the
-    Python that would answer, and the snapshot's instant.
+    Files, a URL index's among them: name, size and content of each (an object store's own ETag instead of the content;
+    of an index that is named by a list, the list). A pydoc crawl: the Python that would answer, and the snapshot's instant.
 
     Raises:
         SourceError: the source's root is missing or empty.
     """
-    return _observe_python(source) if isinstance(source, PydocSource) else observe_entries(source, list_entries(source))
+    if isinstance(source, PydocSource):
+        return _observe_python(source)
+    return observe_entries(source, index_entries(source) if isinstance(source, IndexSource) else list_entries(source))
 
 
 def observe_entries(source: RootedSource, entries: list[Entry]) -> str:

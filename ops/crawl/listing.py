@@ -5,14 +5,14 @@ import json
 import os
 import re
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ops.config import FilesSource, JsonlSource, WarcSource
+from ops.config import FilesSource, IndexSource, JsonlSource, WarcSource
 
-RootedSource = FilesSource | WarcSource | JsonlSource
+RootedSource = FilesSource | WarcSource | IndexSource | JsonlSource
 UNREAD = "unread"  # the mark of a file that could not be opened
 
 
@@ -57,14 +57,20 @@ def list_entries(source: RootedSource) -> list[Entry]:
     """
     root = resolve_root(source.root)
     found = _list_remote(root) if "://" in root else _list_local(root)
-    include, exclude = _matcher(source.include), _matcher(source.exclude)
-    entries = sorted((e for e in found if include.fullmatch(e.name) and not exclude.fullmatch(e.name)), key=lambda e: e.name)
+    wanted = is_included(source)
+    entries = sorted((entry for entry in found if wanted(entry.name)), key=lambda entry: entry.name)
     if not entries:
         raise SourceError(
             f"{source.kind} source: nothing under {root} matches {', '.join(source.include)}; "
             "an empty source would make every later stage succeed having done nothing, so put files there or drop the source"
         )
     return entries
+
+
+def is_included(source: RootedSource) -> Callable[[str], bool]:
+    """Whether a name below the root is one of the source's files."""
+    include, exclude = _matcher(source.include), _matcher(source.exclude)
+    return lambda name: include.fullmatch(name) is not None and exclude.fullmatch(name) is None
 
 
 def open_entry(entry: Entry) -> IO[bytes]:

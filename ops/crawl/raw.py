@@ -1,14 +1,17 @@
 """raw: a source as it was found, kept to the byte."""
 
 import pyarrow as pa
+from pydantic import Field
 
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.config import FilesSource, JsonlSource, PydocSource, RawConfig, WarcSource
+from ops.config import FilesSource, IndexSource, JsonlSource, PydocSource, RawConfig, WarcSource
 from ops.crawl.copy_warcs import copy_warcs
 from ops.crawl.crawler import CrawlOutcome, CrawlPlan, crawl
 from ops.crawl.fetch import Fetcher
-from ops.crawl.listing import Entry, RootedSource, SourceError, fingerprint, list_entries
+from ops.crawl.index.paths import index_entries
+from ops.crawl.index.retrieve import Retrieved, retrieve
+from ops.crawl.listing import Entry, SourceError, fingerprint, list_entries
 from ops.crawl.payloads import PayloadWriter
 from ops.crawl.pydoc_site import serving_pydoc
 from ops.crawl.read_files import read_files
@@ -29,6 +32,10 @@ class RawStats(Stats):
     redirects: int = 0
     disallowed: int = 0  # links that robots.txt forbids
     left_in_frontier: int = 0
+    index_rows: int = 0  # of a crawl's URL index: records + fetch_errors + index_repeated + the sum of index_left_out
+    index_repeated: int = 0
+    index_left_out: dict[str, int] = Field(default_factory=dict)
+    fetch_errors_by_reason: dict[str, int] = Field(default_factory=dict)
 
 
 @program(version="3")
@@ -37,15 +44,21 @@ def raw(config: RawConfig, out: Writer) -> RawStats:
 
     Args:
         config: the source, and the fingerprint it had when the work was planned.
-        out: `warc/*` for crawls and WARC sources; `files-*.parquet` and `rejects.parquet` for files and rows;
-            `fetch_errors.parquet` for crawls.
+        out: `warc/*` for crawls, indexes and WARC sources; `files-*.parquet` and `rejects.parquet` for files and rows;
+            `fetch_errors.parquet` for crawls and indexes; what else an index gives, `ops.crawl.index.retrieve` says.
 
     Raises:
         SourceError: the source is missing or empty, or is not what was observed.
         CrawlError: a crawl fetched nothing.
     """
     source = config.source
-    stats, found = _crawl_pydoc(source, out) if isinstance(source, PydocSource) else _read(source, out)
+    if isinstance(source, PydocSource):
+        stats, found = _crawl_pydoc(source, out)
+    elif isinstance(source, IndexSource):
+        stats = _index_stats(retrieve(source, config.observed, index_entries(source), out))
+        found = observe(source)
+    else:
+        stats, found = _read(source, out)
     if config.observed and found != config.observed:
         raise SourceError(
             f"{source.kind} source changed while being read: planned as {config.observed}, read as {found}; "
@@ -54,7 +67,7 @@ def raw(config: RawConfig, out: Writer) -> RawStats:
     return stats
 
 
-def _read(source: RootedSource, out: Writer) -> tuple[RawStats, str]:
+def _read(source: FilesSource | WarcSource | JsonlSource, out: Writer) -> tuple[RawStats, str]:
     entries = list_entries(source)
     if isinstance(source, WarcSource):
         marks = copy_warcs(entries, out)
@@ -105,4 +118,16 @@ def _crawl_stats(outcome: CrawlOutcome) -> RawStats:
         redirects=outcome.redirects,
         disallowed=outcome.disallowed,
         left_in_frontier=outcome.left_in_frontier,
+    )
+
+
+def _index_stats(retrieved: Retrieved) -> RawStats:
+    return RawStats(
+        records=retrieved.records,
+        payload_bytes=retrieved.payload_bytes,
+        fetch_errors=sum(retrieved.errors.values()),
+        index_rows=retrieved.index_rows,
+        index_repeated=retrieved.repeated,
+        index_left_out=retrieved.left_out,
+        fetch_errors_by_reason=retrieved.errors,
     )
