@@ -16,7 +16,7 @@ from assets.profile_file import ProfileError, merged, read_profile
 from infra.artifacts.config import ProgramConfig
 from infra.dispatch.budgets import Budgets
 from infra.dispatch.engines.choice import EngineConfig, LocalConfig, refusal
-from infra.dispatch.environment import JAX_ON_CPU
+from infra.dispatch.environment import JAX_ON_CPU, SHARED_PROGRAMS_VARIABLE
 from infra.dispatch.job import Resources, Timeouts
 from model.config import BranchConfig, EvaluateConfig, PredictionConfig, ReleaseConfig, ScalingConfig, TrainConfig
 from ops.config import (
@@ -54,7 +54,8 @@ class Storage(_Section):
     dagster_home: str
     catalog: str  # SQLAlchemy URL
     dagster: str | None = None  # PostgreSQL URL of Dagster's runs, events and schedules; by default SQLite in `dagster_home`
-    compiled: str  # programs that XLA compiled; may be deleted at any time
+    compiled: str  # programs that XLA compiled, on each host; may be deleted at any time
+    compiled_shared: str | None = None  # where hosts find what others compiled: any URL; None for nowhere
 
     @field_validator("root", "state", "dagster_home", "compiled", mode="after")
     @classmethod
@@ -215,8 +216,11 @@ class Profile(_Section):
         resources = _with(self.pools.get(pool, Resources()), self._settings(asset).resources)
         if pool != "accelerator":
             return resources
+        cache = {"JAX_COMPILATION_CACHE_DIR": self.storage.compiled}
+        if self.storage.compiled_shared:
+            cache[SHARED_PROGRAMS_VARIABLE] = self.storage.compiled_shared
         on_cpu = {**JAX_ON_CPU, "JAX_PLATFORMS": "cpu"} if resources.target.kind == "cpu" else {}
-        return resources.model_copy(update={"env": {"JAX_COMPILATION_CACHE_DIR": self.storage.compiled, **on_cpu, **resources.env}})
+        return resources.model_copy(update={"env": {**cache, **on_cpu, **resources.env}})
 
     def timeouts_of(self, asset: str) -> Timeouts:
         """The profile's clocks, and over them the asset's own."""

@@ -12,43 +12,58 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from uuid import uuid4
 
+from infra.caches.device_kind import device_kind
 from infra.caches.kv import packed, unpacked
+from infra.dispatch.environment import SHARED_PROGRAMS_VARIABLE
 from infra.storage.objects import create_exclusive, list_files, read_or_none
+from infra.supervise.placement import DEVICE_VARIABLE
 
 DRAIN_S = 30.0  # for pushing at exit
 STAGE_S = 60.0  # for fetching at the start; what hasn't come by then is compiled
 TRANSFERS = 8
+DIRECTORY_VARIABLE = "JAX_COMPILATION_CACHE_DIR"  # XLA's own
 IGNORED = re.compile(r"^\.|\.tmp$|-atime$")  # XLA marks its uses in `-atime` files; they are of this machine
 
 _log = logging.getLogger(__name__)
 
 
-def build_namespace(device_kind: str) -> str | None:
+def build_namespace(kind: str) -> str | None:
     """`jax-0.12.0_jaxlib-0.12.0_NVIDIA-H200`, or None (no sharing) where jax is not installed or no device was observed."""
     try:
         parts = [f"{package}-{version(package)}" for package in ("jax", "jaxlib")]
     except PackageNotFoundError:
         return None
-    return "_".join([*parts, re.sub(r"[^A-Za-z0-9.]+", "-", device_kind)]) if device_kind else None
+    return "_".join([*parts, re.sub(r"[^A-Za-z0-9.]+", "-", kind)]) if kind else None
 
 
 @contextmanager
-def staged(directory: Path, url: str | None, device_kind: str, *, stage_s: float = STAGE_S, drain_s: float = DRAIN_S) -> Iterator[Path]:
+def shared_programs(environment: Mapping[str, str]) -> Iterator[None]:
+    """`staged`, as the environment of a job's process says: nothing without a shared place, and once on each host."""
+    directory, url = environment.get(DIRECTORY_VARIABLE), environment.get(SHARED_PROGRAMS_VARIABLE)
+    if not directory or not url or environment.get("SEAWAY_LOCAL_RANK", "0") != "0":
+        yield
+        return
+    with staged(Path(directory), url, device_kind(environment.get(DEVICE_VARIABLE, "cpu"))):
+        yield
+
+
+@contextmanager
+def staged(directory: Path, url: str | None, kind: str, *, stage_s: float = STAGE_S, drain_s: float = DRAIN_S) -> Iterator[Path]:
     """Fill `directory` from the shared cache, and give back what was added to it when the block ends, however it ends.
 
     Args:
         directory: what JAX_COMPILATION_CACHE_DIR names; made if it is missing.
         url: the shared cache; None for none.
-        device_kind: as observed; programs of one kind mean nothing to another.
+        kind: as observed (`device_kind`); programs of one kind mean nothing to another.
     """
-    build = build_namespace(device_kind)
+    build = build_namespace(kind)
     if url is None or build is None:
         yield directory
         return

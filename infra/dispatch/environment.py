@@ -18,6 +18,9 @@ JAX_ON_CPU: Mapping[str, str] = MappingProxyType(
 )
 """For `Resources.env` of a job that runs jax on a CPU."""
 
+SHARED_PROGRAMS_VARIABLE = "SEAWAY_COMPILED_SHARED"
+"""URL of the place where hosts find the programs that XLA compiled on others (`infra.caches.compilation`)."""
+
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS")
 SOURCES = Path(__file__).resolve().parents[2]
 

@@ -1,9 +1,11 @@
 """Running a job in its own process: open the inputs, run the program, publish. Of a gang, rank 0 alone publishes and speaks."""
 
 import logging
+import os
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 
 from pydantic import ValidationError
 
@@ -16,6 +18,7 @@ from infra.artifacts.recipe import payload_of, recipe_of
 from infra.artifacts.store import SCRATCH_FOLDER, ArtifactStore
 from infra.artifacts.writer import DiscardingWriter
 from infra.dispatch.endings import EXIT_CODES, Ending
+from infra.dispatch.environment import SHARED_PROGRAMS_VARIABLE
 from infra.dispatch.explanation import InvalidJobError, explain
 from infra.dispatch.gang import mark_saved
 from infra.dispatch.job import Job, Spec, read_spec
@@ -68,7 +71,8 @@ def follow_attempt(spec: Spec, pulse: Pulse, membership: Membership) -> None:
     scratch_url = f"{spec.job.address}/{SCRATCH_FOLDER}"
     own_url = f"{scratch_url}/rank-{membership.rank:05d}"  # not in the attempt's folder: rank 0 may be clearing that
     out = DiscardingWriter(own_url, scratch_url=scratch_url, progress=Reporter(pulse.beat, lambda report: None), saved=pulse.saved)
-    program(config, **inputs, out=out)
+    with _shared_programs():
+        program(config, **inputs, out=out)
 
 
 def _build(spec: Spec, store: ArtifactStore, progress: Reporter, pulse: Pulse) -> Artifact:
@@ -82,11 +86,20 @@ def _build(spec: Spec, store: ArtifactStore, progress: Reporter, pulse: Pulse) -
 
     store.clear(job.address, spec.uid)
     out = store.writer(job.address, spec.uid, progress, saved)
-    with ThreadPoolExecutor(1) as beside:  # asking git and the host takes 0.2 s that the program needn't wait for
+    with _shared_programs(), ThreadPoolExecutor(1) as beside:  # asking git and the host takes 0.2 s that the program needn't wait for
         provenance = beside.submit(lambda: capture(config, attempts(job.address)))
         stats = program(config, **inputs, out=out)
     progress.finish()
     return store.publish(job.address, out, recipe=job.recipe, payload=job.payload, stats=stats, lease=lease, provenance=provenance.result())
+
+
+def _shared_programs() -> AbstractContextManager[None]:
+    """What XLA compiled elsewhere is here while the program runs, and what it compiles goes there afterwards."""
+    if SHARED_PROGRAMS_VARIABLE not in os.environ:
+        return nullcontext()
+    from infra.caches.compilation import shared_programs  # few jobs need it
+
+    return shared_programs(os.environ)
 
 
 def _prepared(job: Job) -> tuple[Program, ProgramConfig, dict[str, Artifact | Artifacts]]:

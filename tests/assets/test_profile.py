@@ -168,6 +168,7 @@ def test_training_on_a_cpu_keeps_its_memory_and_what_it_compiled():
     assert env["JAX_PLATFORMS"] == "cpu"
     assert env["MALLOC_ARENA_MAX"] == "1"
     assert env["JAX_COMPILATION_CACHE_DIR"] == profile.storage.compiled
+    assert "SEAWAY_COMPILED_SHARED" not in env, "one machine has nobody to share with"
     assert profile.resources_of("normalized", "host").env == {}
 
 

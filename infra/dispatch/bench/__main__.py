@@ -66,11 +66,11 @@ def measured(folder: Path, options: argparse.Namespace) -> list[Measure]:
     benches += [PublishBench(name, ArtifactStore(root)) for name, root in roots.items()]
     for _ in range(options.rounds):
         for bench in benches:
-            _measure(bench)
+            measure_once(bench)
     return [measure for bench in benches for measure in bench.measures]
 
 
-def _measure(bench: Bench) -> None:
+def measure_once(bench: Bench) -> None:
     """Once more; an engine or a store that is not there is skipped with what it says."""
     if any(measure.skipped for measure in bench.measures):
         return

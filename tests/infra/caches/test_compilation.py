@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from infra.artifacts.store import ArtifactStore
 from infra.caches import compilation
 from infra.caches.compilation import build_namespace, staged
+from infra.dispatch.dispatcher import Dispatcher
+from infra.dispatch.engines.local import LocalBackend
+from infra.dispatch.job import Resources
 from infra.storage.objects import list_files, replace
+from tests.infra.dispatch.builders import job_of
+from tests.infra.dispatch.programs import CompileConfig, compile_once
 
 CPU = "cpu"
 
@@ -86,3 +92,21 @@ def test_naming_a_build_does_not_import_jax() -> None:
         "import sys; from infra.caches.compilation import build_namespace; assert build_namespace('cpu'); assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_job_finds_what_a_job_on_another_host_compiled(tmp_path: Path) -> None:
+    shared = str(tmp_path / "shared")
+
+    def found(host: str, **told: str) -> int:
+        (tmp_path / host / "compiled").mkdir(parents=True)
+        store = ArtifactStore(str(tmp_path / host / "store"))
+        env = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / host / "compiled"), **told}
+        job = job_of(store, compile_once, CompileConfig(), resources=Resources(env=env))
+        artifact = Dispatcher(store, LocalBackend(tmp_path / host / "state")).run(job).artifact
+        return int(artifact.manifest.stats["found"])
+
+    assert found("first", SEAWAY_COMPILED_SHARED=shared) == 0
+    assert found("second", SEAWAY_COMPILED_SHARED=shared) == 1
+    assert found("alone") == 0
+    (tmp_path / "file").write_text("")
+    assert found("unwritable", SEAWAY_COMPILED_SHARED=str(tmp_path / "file" / "shared")) == 0, "it compiles, and does not fail"
