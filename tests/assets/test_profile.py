@@ -54,7 +54,9 @@ def test_a_clusters_profile_says_where_and_how_urgently_each_asset_runs(name: st
         "ladder": ("h100x2", "batch"),
         "hero": ("h100x8", "production"),
     }
-    assert "JAX_PLATFORMS" not in profile.resources_of("hero", "accelerator").env
+    env = profile.resources_of("hero", "accelerator").env
+    assert "JAX_PLATFORMS" not in env
+    assert env["SEAWAY_COMPILED_SHARED"] == "s3://bucket/seaway/.compiled"
     assert profile.program_config("hero") == load_profile("demo").program_config("hero"), "devices are no part of what is built"
 
 
