@@ -4,6 +4,8 @@ A balanced Feistel network over the next even power of two, walked along its cyc
 [0, n). The round function is splitmix64's finaliser: an affine one leaves strides that a learner could see.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -55,6 +57,16 @@ def permute(indices: Ints, size: int | Ints, key: Keys) -> Ints:
     Raises:
         ValueError: a size or an index is out of range.
     """
+    return _walk(indices, size, key, _encrypt)
+
+
+def unpermute(places: Ints, size: int | Ints, key: Keys) -> Ints:
+    """Which index goes to each place: the inverse of `permute` under the same size and key."""
+    return _walk(places, size, key, _decrypt)
+
+
+def _walk(indices: Ints, size: int | Ints, key: Keys, cipher: Callable[[Keys, Keys, Keys], Keys]) -> Ints:
+    """Apply a bijection of the next even power of two until every value is inside [0, size) again."""
     wanted = np.asarray(indices, np.int64)
     sizes = np.broadcast_to(np.asarray(size, np.int64), wanted.shape).ravel()
     keys = np.broadcast_to(key, wanted.shape).ravel()
@@ -62,7 +74,7 @@ def permute(indices: Ints, size: int | Ints, key: Keys) -> Ints:
     values, half_bits = wanted.ravel().astype(np.uint64), _half_bits(sizes)
     outside = np.arange(len(values))
     while outside.size:
-        values[outside] = _encrypt(values[outside], keys[outside], half_bits[outside])
+        values[outside] = cipher(values[outside], keys[outside], half_bits[outside])
         outside = outside[values[outside] >= sizes[outside].astype(np.uint64)]
     return values.astype(np.int64).reshape(wanted.shape)
 
@@ -85,4 +97,12 @@ def _encrypt(values: Keys, keys: Keys, half_bits: Keys) -> Keys:
     left, right = values >> half_bits, values & ((np.uint64(1) << half_bits) - np.uint64(1))
     for turn in range(1, ROUNDS + 1):
         left, right = right, left ^ (mix64(right ^ mix64(keys ^ np.uint64(turn))) >> drop)
+    return (left << half_bits) | right
+
+
+def _decrypt(values: Keys, keys: Keys, half_bits: Keys) -> Keys:
+    drop = np.uint64(64) - half_bits
+    left, right = values >> half_bits, values & ((np.uint64(1) << half_bits) - np.uint64(1))
+    for turn in range(ROUNDS, 0, -1):
+        right, left = left, right ^ (mix64(left ^ mix64(keys ^ np.uint64(turn))) >> drop)
     return (left << half_bits) | right

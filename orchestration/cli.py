@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,8 @@ app = typer.Typer(
 )
 catalog_app = typer.Typer(no_args_is_help=True, help="The index of artifacts; it can always be rebuilt from storage.")
 app.add_typer(catalog_app, name="catalog")
+trace_app = typer.Typer(no_args_is_help=True, help="Follow a document: to the bytes it came from, and to the steps that read it.")
+app.add_typer(trace_app, name="trace")
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 ProfileOption = Annotated[
@@ -121,6 +124,55 @@ def catalog_rebuild(profile: ProfileOption = None) -> None:
         from orchestration.show import rebuild_catalog
 
         rebuild_catalog(console)
+
+
+SaveOption = Annotated[Path | None, typer.Option(help="Write the stored bytes of its record there.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout, with every reading.")]
+
+
+@trace_app.command("document")
+def trace_document(
+    id: Annotated[str, typer.Argument(help="32 hex digits, as in `normalized`.")],
+    save: SaveOption = None,
+    as_json: JsonOption = False,
+    profile: ProfileOption = None,
+) -> None:
+    """Show where a document came from, to the byte; what became of it; and every step of every run that read it."""
+    with _profile(profile):
+        from orchestration.definitions import FACTORY
+        from orchestration.trace_show import show_document
+
+        show_document(console, FACTORY, id, save=save, in_json=as_json)
+
+
+@trace_app.command("url")
+def trace_url(
+    url: Annotated[str, typer.Argument(help="As the source has it; of a file, `label:path`.")],
+    save: SaveOption = None,
+    as_json: JsonOption = False,
+    profile: ProfileOption = None,
+) -> None:
+    """Show everything that came from a URL, and every step of every run that read it."""
+    with _profile(profile):
+        from orchestration.definitions import FACTORY
+        from orchestration.trace_show import show_url
+
+        show_url(console, FACTORY, url, save=save, in_json=as_json)
+
+
+@trace_app.command("step")
+def trace_step(
+    step: Annotated[int, typer.Argument(help="In the run's own count; a branch goes on from its parent's.", min=0)],
+    run: Annotated[str, typer.Option(help="hero, cooldown, or ladder[CELL].")] = "hero",
+    as_json: JsonOption = False,
+    profile: ProfileOption = None,
+) -> None:
+    """Show the documents in a training step's batch, and which of their tokens it read."""
+    with _profile(profile):
+        from orchestration.definitions import FACTORY
+        from orchestration.trace_show import show_step
+
+        show_step(console, FACTORY, run, step, in_json=as_json)
 
 
 @app.command()

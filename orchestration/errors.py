@@ -17,6 +17,10 @@ class UnknownNodeError(CommandError):
     """The lineage has no such asset, or the asset no such partition."""
 
 
+class UntraceableError(CommandError):
+    """What is to be traced is not among what is published."""
+
+
 class UnusableCatalogError(CommandError):
     """The catalog's database can't be opened."""
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.permutation import MAX_SIZE, key_of, mix64, permute
+from ops.permutation import MAX_SIZE, key_of, mix64, permute, unpermute
 
 
 def splitmix_in_plain_integers(value: int) -> int:
@@ -23,6 +23,14 @@ def test_mixing_agrees_with_splitmix64_in_unbounded_integers(value: int) -> None
 @given(st.integers(1, 3000), st.integers(0, 2**62))
 def test_every_index_is_hit_exactly_once(size: int, seed: int) -> None:
     assert sorted(permute(np.arange(size), size, key_of(seed)).tolist()) == list(range(size))
+
+
+@settings(deadline=None)
+@given(st.integers(1, MAX_SIZE), st.integers(0, 2**62), st.data())
+def test_unpermuting_gives_the_index_back(size: int, seed: int, data: st.DataObject) -> None:
+    indices = np.array(data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=20)))
+    assert unpermute(permute(indices, size, key_of(seed)), size, key_of(seed)).tolist() == indices.tolist()
+    assert permute(unpermute(indices, size, key_of(seed)), size, key_of(seed)).tolist() == indices.tolist()
 
 
 @pytest.mark.parametrize("size", [65_536, 65_535, 32_769])
