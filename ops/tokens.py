@@ -2,6 +2,8 @@
 
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +14,12 @@ from tokenizers import Tokenizer
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
+from ops.attributes import document_count
 from ops.config import TokenizeConfig
-from ops.shards import read_batches, shard_names, shard_writer
+from ops.dataflow.flow import Dataflow
+from ops.dataflow.shard import Shard, Tally, whole_shards
+from ops.dataflow.work import Output
+from ops.shards import shard_names
 from ops.tokenizer import END_OF_TEXT_ID, load_token_bytes, load_tokenizer
 from ops.windows import windows
 
@@ -52,24 +58,43 @@ def tokenize(config: TokenizeConfig, normalized: Artifact, tokenizer: Artifact, 
         Counts; `unsafe_cuts` are the places where a window had to end inside a piece (ids may differ from whole-text encoding there).
 
     Raises:
-        LossyTokenizerError: the tokens of a document stand for more or fewer bytes than its text has.
+        PoisonedShardsError: (a LossyTokenizerError in it) the tokens of a document stand for more or fewer bytes than its text has.
     """
-    encoder, token_bytes = load_tokenizer(tokenizer), load_token_bytes(tokenizer)
-    counts = dict.fromkeys(("documents", "tokens", "bytes", "long_documents", "unsafe_cuts"), 0)
-    for name in shard_names(normalized):
-        with shard_writer(out, name, TOKENS) as write:
-            for batch in read_batches(normalized, name, ["id", "text"], ROWS):
-                encoded = _encode(batch, encoder, token_bytes, config, counts, name)
-                write(encoded)
-                out.progress(counts["documents"], None, "documents", tokens=counts["tokens"])
+    flow = Dataflow(out, config.execution, document_count(normalized))
+    shards = whole_shards(normalized, shard_names(normalized), ["id", "text"])
+    encoded = flow.map("tokens", shards, EncodeDocuments(config, tokenizer), Output(TOKENS, group_rows=ROWS, batch_rows=ROWS))
+    flow.publish(encoded)
     _copy(tokenizer, "token_bytes.npy", out)
+    tally = encoded.tally
     return TokenizeStats(
-        **counts,
-        bytes_per_token=counts["bytes"] / counts["tokens"] if counts["tokens"] else 0.0,
-        vocab_size=len(token_bytes),
+        documents=encoded.rows,
+        tokens=tally["tokens"],
+        bytes=tally["bytes"],
+        bytes_per_token=tally["bytes"] / tally["tokens"] if tally["tokens"] else 0.0,
+        long_documents=tally["long_documents"],
+        unsafe_cuts=tally["unsafe_cuts"],
+        vocab_size=len(load_token_bytes(tokenizer)),
         end_of_text_id=END_OF_TEXT_ID,
         tokenizer_digest=tokenizer.digest,
     )
+
+
+@dataclass(frozen=True)
+class EncodeDocuments:
+    """Record batches with `id` and `text` -> `TOKENS`."""
+
+    config: TokenizeConfig
+    tokenizer: Artifact
+
+    def __call__(self, shard: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+        encoder, token_bytes = self._loaded
+        for batch in batches:
+            yield _encode(batch, encoder, token_bytes, self.config, tally, shard.name)
+
+    @cached_property
+    def _loaded(self) -> tuple[Tokenizer, Ids]:
+        """Once in a worker, not once a shard."""
+        return load_tokenizer(self.tokenizer), load_token_bytes(self.tokenizer)
 
 
 def encode_texts(texts: list[str], encoder: Tokenizer, config: TokenizeConfig) -> tuple[list[Ids], int]:
@@ -102,19 +127,16 @@ def _batches(texts: list[str], config: TokenizeConfig) -> Iterator[list[tuple[in
         yield batch
 
 
-def _encode(
-    batch: pa.RecordBatch, encoder: Tokenizer, token_bytes: Ids, config: TokenizeConfig, counts: dict[str, int], name: str
-) -> pa.RecordBatch:
+def _encode(batch: pa.RecordBatch, encoder: Tokenizer, token_bytes: Ids, config: TokenizeConfig, tally: Tally, name: str) -> pa.RecordBatch:
     texts = batch["text"].to_pylist()
     ids, unsafe = encode_texts(texts, encoder, config)
     sizes = pc.binary_length(batch["text"]).cast(pa.int64())
     _check_lossless(ids, sizes.to_numpy(zero_copy_only=False), batch["id"], token_bytes, name)
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in ids])]).astype(np.int32)
-    counts["documents"] += len(texts)
-    counts["tokens"] += int(offsets[-1])
-    counts["bytes"] += pc.sum(sizes).as_py() or 0
-    counts["long_documents"] += sum(len(text) > config.window_chars for text in texts)
-    counts["unsafe_cuts"] += unsafe
+    tally["tokens"] += int(offsets[-1])
+    tally["bytes"] += pc.sum(sizes).as_py() or 0
+    tally["long_documents"] += sum(len(text) > config.window_chars for text in texts)
+    tally["unsafe_cuts"] += unsafe
     lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate([np.empty(0, np.int32), *ids])))
     return pa.RecordBatch.from_arrays([batch["id"], lists, sizes], schema=TOKENS)
 

@@ -1,9 +1,11 @@
 """Where a program writes: one attempt's private directory, hashed as it is written."""
 
+import errno
 import hashlib
 import io
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +18,9 @@ from infra.artifacts.manifest import FileEntry
 from infra.storage.errors import storage_errors
 from infra.storage.filesystem import open_filesystem
 from infra.storage.streams import NewFile, new_file
-from infra.storage.users import write_url
+from infra.storage.users import read_url, write_url
+
+CANNOT_LINK = {errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # another disk, or one without hard links
 
 
 class Progress(Protocol):
@@ -72,10 +76,7 @@ class Writer:
             StorageError: the disk is full, read-only, does not answer, or kept something else than was written; one
                 sentence says which and where.
         """
-        if name.startswith("/") or any(part.startswith(".") or not part for part in name.split("/")):
-            raise ValueError(f"{name!r} can't name a file of an artifact: no absolute names, no hidden parts")
-        if name in self._files:
-            raise ValueError(f"{name!r} was already written by this attempt")
+        self._require_new(name)
         stream = new_file(self._filesystem, f"{self._path}/{name}", f"{self.url}/{name}")
         hashing = _HashingStream(stream)
         try:
@@ -85,6 +86,32 @@ class Writer:
             stream.discard()
             raise
         self._files[name] = FileEntry(name=name, size=hashing.size, sha256=hashing.hash.hexdigest())
+
+    def adopt(self, url: str, entry: FileEntry) -> None:
+        """Take a finished file that lies elsewhere in this storage, of known content, as `entry.name`.
+
+        On a local disk it gets a second name and no copy is made, so nobody may change it; an object store copies it on
+        its own side. Its content is verified as that of all files: when the attempt is published.
+
+        Raises:
+            ValueError: as `open`.
+            StorageError: the file is gone, or the disk is full or read-only.
+        """
+        self._require_new(entry.name)
+        filesystem, path = open_filesystem(read_url(url))
+        target = f"{self._path}/{entry.name}"
+        with storage_errors("write", f"{self.url}/{entry.name}"):
+            self._filesystem.makedirs(target.rpartition("/")[0], exist_ok=True)
+            if not isinstance(filesystem, LocalFileSystem):
+                filesystem.cp_file(path, target)
+            else:
+                try:
+                    os.link(path, target)
+                except OSError as error:
+                    if error.errno not in CANNOT_LINK:
+                        raise
+                    shutil.copyfile(path, target)
+        self._files[entry.name] = entry
 
     @contextmanager
     def scratch_folder(self) -> Iterator[Path]:
@@ -108,6 +135,12 @@ class Writer:
         """Write a value as indented JSON with sorted keys."""
         with self.open(name) as stream:
             stream.write(json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+
+    def _require_new(self, name: str) -> None:
+        if name.startswith("/") or any(part.startswith(".") or not part for part in name.split("/")):
+            raise ValueError(f"{name!r} can't name a file of an artifact: no absolute names, no hidden parts")
+        if name in self._files:
+            raise ValueError(f"{name!r} was already written by this attempt")
 
     def _create(self, path: str) -> IO[bytes]:
         self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)

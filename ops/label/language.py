@@ -6,7 +6,8 @@ Nothing is dropped here: the store decides.
 
 import hashlib
 import importlib.util
-from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,12 @@ import pyarrow.compute as pc
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.attributes import write_attributes
+from ops.attributes import document_count
 from ops.config import LanguageConfig
+from ops.dataflow.flow import Dataflow
+from ops.dataflow.shard import Shard, Tally, whole_shards
+from ops.dataflow.work import Output
+from ops.shards import shard_names
 
 UNDETERMINED = "und"  # ISO 639-2's code for it
 SCHEMA = pa.schema([("id", pa.string()), ("language", pa.string()), ("score", pa.float32())])
@@ -47,30 +52,50 @@ def label_language(config: LanguageConfig, normalized: Artifact, out: Writer) ->
     Raises:
         LanguageModelError: the model on this machine is missing or not the one the config names.
     """
-    model = load_model(config.model_sha256)
-    languages: Counter[str] = Counter()
-    millionths = 0  # whole numbers add up to the same sum in any batching
-
-    def label(batch: pa.RecordBatch) -> pa.RecordBatch:
-        nonlocal millionths
-        found = [identify(model, head) for head in heads(batch["text"], config.head_chars)]
-        languages.update(language for language, _ in found)
-        millionths += sum(round(score * 1_000_000) for _, score in found)
-        labels = pa.array([language for language, _ in found], pa.string())
-        scores = pa.array(np.array([score for _, score in found], np.float32))
-        return pa.record_batch([batch["id"], labels, scores], schema=SCHEMA)
-
-    write_attributes(normalized, out, label, columns=["id", "text"], schema=SCHEMA, batch_rows=config.batch_rows)
+    load_model(config.model_sha256)  # before any shard, which would only say that it can't be done
+    flow = Dataflow(out, config.execution, document_count(normalized))
+    shards = whole_shards(normalized, shard_names(normalized), ["id", "text"])
+    labelled = flow.map("language", shards, LabelLanguage(config), Output(SCHEMA, batch_rows=config.batch_rows))
+    flow.publish(labelled)
+    tally = labelled.tally
+    languages = {key.removeprefix(LANGUAGE): count for key, count in tally.items() if key.startswith(LANGUAGE)}
     return LanguageStats(
-        documents=languages.total(),
+        documents=labelled.rows,
         languages=dict(sorted(languages.items(), key=lambda item: (-item[1], item[0]))),
-        mean_score=round(millionths / 1_000_000 / max(1, languages.total()), 6),
+        mean_score=round(tally[SCORE] / 1_000_000 / max(1, labelled.rows), 6),
         model_sha256=config.model_sha256,
     )
 
 
+LANGUAGE, SCORE = "language/", "score"  # what is tallied: documents by label; scores in millionths, whose sum no batching changes
+
+
+@dataclass(frozen=True)
+class LabelLanguage:
+    """Record batches with `id` and `text` -> `SCHEMA`."""
+
+    config: LanguageConfig
+
+    def __call__(self, shard: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+        model = load_model(self.config.model_sha256)
+        for batch in batches:
+            found = [identify(model, head) for head in heads(batch["text"], self.config.head_chars)]
+            tally.update(f"{LANGUAGE}{language}" for language, _ in found)
+            tally[SCORE] += sum(round(score * 1_000_000) for _, score in found)
+            labels = pa.array([language for language, _ in found], pa.string())
+            scores = pa.array(np.array([score for _, score in found], np.float32))
+            yield pa.record_batch([batch["id"], labels, scores], schema=SCHEMA)
+
+
 class LanguageModelError(RuntimeError):
     """The language model of the config is not on this machine."""
+
+
+def label_texts(texts: pa.Array, config: LanguageConfig) -> tuple[list[str], list[float]]:
+    """Label and probability of every text, each by itself."""
+    model = load_model(config.model_sha256)
+    found = [identify(model, head) for head in heads(texts, config.head_chars)]
+    return [language for language, _ in found], [score for _, score in found]
 
 
 def heads(texts: pa.Array, chars: int) -> list[str]:

@@ -6,9 +6,10 @@ from tokenizers import Tokenizer
 
 from infra.artifacts.artifact import Artifact
 from ops.config import TokenizeConfig
+from ops.dataflow.errors import PoisonedShardsError
 from ops.shards import read_table, shard_names
 from ops.tokenizer import load_token_bytes
-from ops.tokens import LossyTokenizerError, encode_texts, tokenize
+from ops.tokens import encode_texts, tokenize
 from tests.builders import publish, run_program
 from tests.ops.conftest import CORPUS
 from tests.ops.normalized import normalized
@@ -67,5 +68,5 @@ def test_a_tokenizer_that_loses_bytes_is_refused_by_name_of_the_document(tmp_pat
         stream.write(tokenizer_artifact.open("token_bytes.npy").read())
     bad = publish(tmp_path / "bad", out, {})
     source = normalized(tmp_path / "source", ["İstanbul"])  # its lower-case form has one byte more
-    with pytest.raises(LossyTokenizerError, match="has 9 bytes, but its tokens spell 10"):
+    with pytest.raises(PoisonedShardsError, match=r"row 0 .*LossyTokenizerError.* has 9 bytes, but its tokens spell 10"):
         run_program(tokenize, TokenizeConfig(), tmp_path / "tokens", normalized=source, tokenizer=bad)

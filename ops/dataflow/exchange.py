@@ -1,0 +1,129 @@
+"""The embedded shuffle: DuckDB sorts all rows by bucket, key and order, spilling to disk, and streams them into one file a bucket.
+
+Sorting once costs one pass however many buckets there are, and a bucket larger than memory (a hot key) is streamed like any other.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ops.dataflow.budget import Budget
+from ops.dataflow.errors import Poison
+from ops.dataflow.keyed import BUCKET, Keyed
+from ops.dataflow.read import read_pieces
+from ops.dataflow.shard import Piece, Shard, StageFunction, Tally
+from ops.dataflow.work import Beat, Watch
+from ops.shards import ROWS_PER_BATCH
+
+STREAMED_ROWS = 8_192  # of a sorted batch: megabytes even where texts are exchanged
+
+
+def exchange(
+    folder: Path,
+    sources: Sequence[Shard],
+    emit: StageFunction,
+    keyed: Keyed,
+    buckets: int,
+    wanted: Collection[int],
+    budget: Budget,
+    threads: int,
+    beat: Beat,
+) -> dict[int, Piece] | list[Poison]:
+    """Send every row that `emit` yields to its bucket.
+
+    Args:
+        folder: an empty one on a local disk, for three times the rows' bytes.
+        wanted: the buckets still to be done; rows of others are dropped on the way.
+
+    Returns:
+        The wanted buckets that have rows, each as a local file of rows in order; or, where some source could not be
+        read, what is wrong with each of these.
+    """
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{budget.sort_bytes >> 20}MiB",
+        "temp_directory": str(folder / "spill"),
+        "threads": threads,
+        "autoinstall_known_extensions": False,  # never reaches for the network
+        "preserve_insertion_order": False,  # the one query states its order
+    }
+    path = folder / "exchange.duckdb"
+    with duckdb.connect(str(path), config=settings) as database:
+        poisons = _load(database, sources, emit, keyed, buckets, np.array(sorted(wanted), np.int32), budget, beat)
+        if poisons:
+            return poisons
+        pieces = _stream(database, folder, keyed)
+    path.unlink()
+    return pieces
+
+
+def _load(
+    database: duckdb.DuckDBPyConnection,
+    sources: Sequence[Shard],
+    emit: StageFunction,
+    keyed: Keyed,
+    buckets: int,
+    wanted: NDArray[np.int32],
+    budget: Budget,
+    beat: Beat,
+) -> list[Poison]:
+    """Fill the table `rows`; every source is tried, so that all that are poisoned are known at once."""
+    schema = pa.schema([(BUCKET, pa.int32()), *keyed.schema])
+    database.register("arriving", schema.empty_table())
+    database.execute("CREATE TABLE rows AS FROM arriving")
+    poisons = []
+    for source in sources:
+        watch = Watch(beat)
+        read = read_pieces(source.pieces, budget.batch_bytes, ROWS_PER_BATCH)
+        try:
+            for batch in emit(source, watch.over(read), Tally()):
+                places = keyed.buckets_of(batch, buckets)
+                rows = pa.RecordBatch.from_arrays([pa.array(places), *batch.columns], schema=schema)
+                if len(wanted) < buckets:
+                    rows = rows.filter(pa.array(np.isin(places, wanted)))
+                database.register("arriving", rows)
+                database.execute("INSERT INTO rows FROM arriving")
+        except (OSError, duckdb.Error):
+            raise  # disk and memory, not the rows
+        except Exception as error:
+            poisons.append(watch.poison(source, error, None))
+    database.unregister("arriving")
+    return poisons
+
+
+def _stream(database: duckdb.DuckDBPyConnection, folder: Path, keyed: Keyed) -> dict[int, Piece]:
+    """Write the sorted rows, bucket by bucket."""
+    order = ", ".join(f'"{name}"' for name in (BUCKET, *keyed.sorting))
+    reader = database.sql(f"FROM rows ORDER BY {order}").to_arrow_reader(STREAMED_ROWS)
+    pieces: dict[int, Piece] = {}
+    writer: pa.ipc.RecordBatchFileWriter | None = None
+    try:
+        for bucket, batch in _runs(reader):
+            if bucket not in pieces:
+                if writer is not None:
+                    writer.close()
+                path = folder / f"{bucket:05d}.arrow"
+                writer = pa.ipc.new_file(str(path), keyed.schema)
+                pieces[bucket] = Piece(str(path))
+            assert writer is not None
+            writer.write_batch(batch.cast(keyed.schema))
+    finally:
+        if writer is not None:
+            writer.close()
+    return pieces
+
+
+def _runs(reader: pa.RecordBatchReader) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut sorted batches where the bucket changes; the bucket's column is gone."""
+    for batch in reader:
+        if batch.num_rows == 0:
+            continue
+        buckets = batch[BUCKET].to_numpy()
+        rows = batch.drop_columns([BUCKET])
+        cuts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), batch.num_rows]
+        for start, end in pairwise(cuts):
+            yield int(buckets[start]), rows.slice(start, end - start)
