@@ -14,7 +14,10 @@ ui: .venv/installed ## Dagster's UI on what the demo made (PORT=3000)
 	@$(BIN)/seaway ui --port $(or $(PORT),3000)
 
 test: .venv/installed ## unit, property, journey and real-data tests
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 -m "not faults"
+
+faults: .venv/installed ## real Slurm, Ray and PostgreSQL, and kill -9 at every step of a job's life
+	@$(BIN)/python -m pytest -n 2 -m faults tests/infra tests/journeys tests/simulation
 
 journeys: .venv/installed ## the stories that take longer than a test suite may: a lab on S3 behind a faulty network
 	@SEAWAY_LONG_JOURNEYS=1 $(BIN)/python -m pytest -n 0 tests/journeys/test_s3_lab.py
@@ -54,4 +57,4 @@ clean: ## the virtual environment, caches, and what the demo made
 	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/peers.txt
 	@touch $@
 
-.PHONY: help demo ui test bench peers simulate lint lock clean
+.PHONY: help demo ui test faults journeys bench peers simulate lint lock clean

@@ -22,6 +22,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Grouped(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` is asked
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever needs a cluster is one of the faults: its engines' nodes die in it."""
+    for item in items:
+        if any(item.get_closest_marker(engine) for engine in ("slurm", "ray")):
+            item.add_marker("faults")
+
+
 def group_of(nodeid: str) -> str:
     """Which tests stay on one worker with this one."""
     path = nodeid.partition("::")[0]

@@ -22,6 +22,8 @@ from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.infra.dispatch.gang_programs import GangConfig, march
 from tests.infra.dispatch.programs import CountConfig, count
 
+pytestmark = pytest.mark.faults
+
 TRAP = Path(__file__).parent / "trap"
 NUMBERS = 40
 

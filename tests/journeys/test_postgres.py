@@ -15,7 +15,7 @@ from tests.infra.catalog.postgres_server import Server, serving
 from tests.infra.catalog.test_catalog import rows
 from tests.journeys.lab import PROFILE, Lab
 
-pytestmark = [pytest.mark.postgres, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.postgres, pytest.mark.timeout(900)]
 
 WORKSPACE = ("-w", "orchestration/workspace.yaml")
 PATIENCE_S = 300

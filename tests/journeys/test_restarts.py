@@ -10,7 +10,7 @@ from dagster._core.execution.backfill import BULK_ACTION_TERMINAL_STATUSES
 from tests.journeys.lab import Lab
 from tests.journeys.plant import AGAIN, BACKFILL, Plant, end, plant_of, wait_for
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 SUCCESS, FAILURE, STARTED = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED
 

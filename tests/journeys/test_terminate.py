@@ -9,7 +9,7 @@ import pytest
 from tests.journeys.lab import Lab
 from tests.journeys.plant import TERMINATE, Plant, plant_of, wait_for
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 CANCELED = dg.DagsterRunStatus.CANCELED
 

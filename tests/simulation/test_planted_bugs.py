@@ -6,6 +6,8 @@ from tests.simulation.history import Violation
 from tests.simulation.planted import BUGS
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.faults
+
 SEEDS = 1000
 
 

@@ -20,6 +20,8 @@ from tests.infra.dispatch.builders import job_of
 from tests.infra.dispatch.gang_programs import GangConfig, expected_total, jax_march, march
 from tests.infra.dispatch.test_local_dispatch import Background
 
+pytestmark = pytest.mark.faults
+
 # A step takes milliseconds; what a clock needs is to be far above that on a busy machine.
 PATIENT = Timeouts(start_grace_s=120, step_s=60, kill_grace_s=2, lease_beat_s=1)
 WATCHFUL = Timeouts(start_grace_s=120, step_s=4, kill_grace_s=0.5, lease_beat_s=1)
