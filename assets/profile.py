@@ -20,6 +20,7 @@ from infra.dispatch.environment import JAX_ON_CPU, SHARED_PROGRAMS_VARIABLE
 from infra.dispatch.job import Resources, Timeouts
 from model.config import BranchConfig, EvaluateConfig, PredictionConfig, ReleaseConfig, ScalingConfig, TrainConfig
 from ops.config import (
+    AttritionConfig,
     ContaminationConfig,
     EvaluationNgramsConfig,
     ExactDedupConfig,
@@ -89,6 +90,7 @@ class Programs(_Section):
     tokenizer: TokenizerConfig = TokenizerConfig()
     tokens: TokenizeConfig = TokenizeConfig()
     store: StoreConfig = StoreConfig()
+    attrition: AttritionConfig = AttritionConfig()
     mixture: MixtureConfig = MixtureConfig()
     baselines: NgramConfig = NgramConfig()
     scaling_law: ScalingConfig = ScalingConfig()

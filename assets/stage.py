@@ -207,6 +207,15 @@ def _a_person_asked(context: dg.AssetExecutionContext) -> bool:
     return run is not None and run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 
 
+def speed_of(stats: Mapping[str, Any], observations: Mapping[str, float]) -> dict[str, float]:
+    """Seconds, and documents a second, of the attempt that built an artifact; nothing where none was just built."""
+    seconds = observations.get("wall_s")
+    if not seconds:
+        return {}
+    worked = next((stats[name] for name in ("documents", "records", "rows") if isinstance(stats.get(name), int)), None)
+    return {"seconds": round(seconds, 1)} | ({} if worked is None else {"documents_per_s": round(worked / seconds, 1)})
+
+
 def result_of(report: Report, outcome: Outcome) -> dg.MaterializeResult[Any]:
     """What Dagster records: the report, beside the artifact's identity and how it was come by."""
     artifact = outcome.artifact
@@ -217,6 +226,7 @@ def result_of(report: Report, outcome: Outcome) -> dg.MaterializeResult[Any]:
         "how": outcome.how,
         "files": len(artifact.names),
         "bytes": sum(entry.size for entry in artifact.manifest.files),
+        **speed_of(artifact.stats, outcome.observations),
     }
     return dg.MaterializeResult(
         data_version=dg.DataVersion(artifact.digest),

@@ -351,6 +351,13 @@ class StoreConfig(ProgramConfig):
     min_quality: float | None = None  # quality scores below it are dropped; None keeps all
 
 
+class AttritionConfig(ProgramConfig):
+    """How much of what was kept and what was removed is shown to people."""
+
+    samples_per_outcome: int = Field(3, ge=1)  # documents a source and outcome, the smallest ids: a fair draw, and always the same one
+    excerpt_chars: int = Field(700, ge=80)  # of each text, around what decided about it
+
+
 class MixtureStage(ProgramConfig):
     """Weights from `start_sequence` on."""
 

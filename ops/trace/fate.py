@@ -35,12 +35,13 @@ def fate_of(document: TracedDocument, sets: Mapping[str, Artifact], duplicates: 
     labels, ids, _ = read_labels(document.source, document.shard, dict(sets), dict(duplicates), config)
     assert ids[document.row].as_py() == document.id
     outcome = Outcome(int(labels.outcomes()[document.row]))
-    rows = {name: _row(sets[name], document.shard, document.row) for name in ("language", "quality", "contamination")}
-    rows |= {name: _row(artifact, f"{document.source}/{document.shard}", document.row) for name, artifact in duplicates.items()}
+    rows = {name: labels_at(sets[name], document.shard, document.row) for name in ("language", "quality", "contamination")}
+    rows |= {name: labels_at(artifact, f"{document.source}/{document.shard}", document.row) for name, artifact in duplicates.items()}
     return Fate(outcome, rows)
 
 
-def _row(artifact: Artifact, name: str, row: int) -> dict[str, Any]:
+def labels_at(artifact: Artifact, name: str, row: int) -> dict[str, Any]:
+    """What an attribute set says in one row, the id left out. Reads one row group."""
     with artifact.open(name) as stream, pq.ParquetFile(stream) as shard:
         for group in range(shard.num_row_groups):
             rows = shard.metadata.row_group(group).num_rows

@@ -1,0 +1,86 @@
+"""attrition: what became of every source's documents, with samples, for people: data and one HTML file."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import pyarrow.parquet as pq
+
+from infra.artifacts.artifact import Artifact, Artifacts
+from infra.artifacts.program import Stats, program
+from infra.artifacts.writer import Writer
+from ops.cache import read_ledger
+from ops.config import AttritionConfig, StoreConfig
+from ops.report.funnel import SourceFunnel, funnel_of, totals
+from ops.report.page import RejectExample, page_of
+from ops.report.samples import LabelSets, samples_of
+
+REPORT_FILE, FUNNEL_FILE, SAMPLES_FILE = "report.html", "funnel.json", "samples.json"
+
+
+class AttritionStats(Stats):
+    """Sums over the sources, and how many samples are shown."""
+
+    records: int
+    extracted: int
+    distinct: int
+    documents_out: int
+    tokens_read: int
+    tokens_out: int
+    samples: int
+
+
+@program(version="1")
+def report_attrition(
+    config: AttritionConfig,
+    raw: Artifacts,
+    extracted: Artifacts,
+    normalized: Artifacts,
+    language: Artifacts,
+    quality: Artifacts,
+    contamination: Artifacts,
+    exact_duplicates: Artifact,
+    fuzzy_duplicates: Artifact,
+    store: Artifact,
+    out: Writer,
+) -> AttritionStats:
+    """Collect the funnel and draw samples, after the fact: nothing is computed again, and no stage waits for it.
+
+    Args:
+        store: tells the rule by which it was built, and every document's outcome by its counters.
+        out: gets `report.html`, `funnel.json` (a `SourceFunnel` a source) and `samples.json`.
+
+    Raises:
+        UnbalancedFunnelError, MisalignedShardError: the inputs do not belong together.
+    """
+    ledger = read_ledger(store)
+    funnels = [funnel_of(source, raw[source], extracted[source], normalized[source], ledger) for source in sorted(normalized)]
+    labels = LabelSets(
+        {"normalized": normalized, "language": language, "quality": quality, "contamination": contamination},
+        {"exact": exact_duplicates, "fuzzy": fuzzy_duplicates},
+        StoreConfig.model_validate(store.manifest.payload.get("config", {})),
+    )
+    samples = samples_of(labels, config, sum(funnel.distinct for funnel in funnels), out.progress)
+    rejects = {source: list(_examples(artifact, config.samples_per_outcome)) for source, artifact in sorted(extracted.items())}
+    out.write_json(FUNNEL_FILE, [funnel.model_dump(mode="json") for funnel in funnels])
+    out.write_json(SAMPLES_FILE, [asdict(sample) for sample in samples])
+    with out.open(REPORT_FILE) as stream:
+        stream.write(page_of(funnels, samples, rejects).encode())
+    return AttritionStats(**totals(funnels), samples=len(samples))
+
+
+def read_funnels(attrition: Artifact) -> list[SourceFunnel]:
+    """The funnels of a report."""
+    return [SourceFunnel.model_validate(row) for row in attrition.read_json(FUNNEL_FILE)]
+
+
+def _examples(extracted: Artifact, count: int) -> Iterator[RejectExample]:
+    """The first records of each reason."""
+    if "rejects.parquet" not in extracted.names:
+        return
+    shown: dict[str, int] = {}
+    with extracted.open("rejects.parquet") as stream, pq.ParquetFile(stream) as table:
+        for batch in table.iter_batches(columns=["reason", "uri", "detail"]):
+            for row in batch.to_pylist():
+                shown[row["reason"]] = shown.get(row["reason"], 0) + 1
+                if shown[row["reason"]] <= count:
+                    yield RejectExample(row["reason"], row["uri"][:200], row["detail"][:200])

@@ -1,0 +1,90 @@
+"""What became of each source's records and documents, stage by stage, from the stages' own counters."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from infra.artifacts.artifact import Artifact
+from ops.attrition import Attrition, Outcome
+from ops.cache import Ledger
+
+
+class SourceFunnel(BaseModel):
+    """One source. `records` = `rejected` + `extracted`; `extracted` = `blank` + `copies` + `distinct`; the outcomes sum to `distinct`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    domain: str
+    fetched: int  # what `raw` counts: pages, files or rows; of WARC files, the files
+    records: int
+    rejected: dict[str, int]
+    extracted: int
+    blank: int
+    copies: int
+    distinct: int
+    documents: Attrition
+    tokens: Attrition
+
+    @property
+    def steps(self) -> list[tuple[str, int]]:
+        """How many documents are left after each step, from the records on."""
+        left = self.documents.read
+        steps = [("records", self.records), ("extracted", self.extracted), ("distinct", left)]
+        for outcome in Outcome:
+            if outcome is not Outcome.OUT and (lost := getattr(self.documents, outcome.name.lower())):
+                left -= lost
+                steps.append((f"less {spoken(outcome)}", left))
+        return [*steps, (spoken(Outcome.OUT), self.documents.out)]
+
+
+class UnbalancedFunnelError(ValueError):
+    """The stages' counters contradict each other: some were built from other documents."""
+
+
+def spoken(outcome: Outcome) -> str:
+    """An outcome in words."""
+    return "to train on" if outcome is Outcome.OUT else outcome.name.lower().replace("_", " ")
+
+
+def funnel_of(source: str, raw: Artifact, extracted: Artifact, normalized: Artifact, ledger: Ledger) -> SourceFunnel:
+    """The funnel of one source.
+
+    Raises:
+        UnbalancedFunnelError: what one stage gave is not what the next one took.
+    """
+    counters, texts = ledger.counters[source], normalized.stats
+    funnel = SourceFunnel(
+        source=source,
+        domain=ledger.sources[source],
+        fetched=raw.stats["records"],
+        records=extracted.stats["records"],
+        rejected=dict(sorted(extracted.stats["rejects"].items(), key=lambda item: (-item[1], item[0]))),
+        extracted=extracted.stats["documents"],
+        blank=texts["blank"],
+        copies=texts["duplicates"],
+        distinct=texts["documents"],
+        documents=counters.documents,
+        tokens=counters.tokens,
+    )
+    _require(source, "extracted", funnel.records, funnel.extracted + sum(funnel.rejected.values()))
+    _require(source, "normalized", funnel.extracted, funnel.distinct + funnel.copies + funnel.blank)
+    _require(source, "store", funnel.distinct, funnel.documents.read)
+    return funnel
+
+
+def _require(source: str, stage: str, taken: int, accounted: int) -> None:
+    if taken != accounted:
+        raise UnbalancedFunnelError(f"{source}: {stage} took {taken} and accounts for {accounted}; build it again from the same documents")
+
+
+def totals(funnels: list[SourceFunnel]) -> dict[str, Any]:
+    """Sums over sources of what every source counts alike."""
+    return {
+        "records": sum(funnel.records for funnel in funnels),
+        "extracted": sum(funnel.extracted for funnel in funnels),
+        "distinct": sum(funnel.distinct for funnel in funnels),
+        "documents_out": sum(funnel.documents.out for funnel in funnels),
+        "tokens_read": sum(funnel.tokens.read for funnel in funnels),
+        "tokens_out": sum(funnel.tokens.out for funnel in funnels),
+    }

@@ -1,0 +1,82 @@
+"""The part of a text that is shown, and what is marked in it: where an evaluation's text stands, what two texts share."""
+
+import re
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+Kind = Literal["reason", "shared", "only"]
+WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Characters [start, end) of a passage: the `reason` of a removal, words `shared` with the text beside, or `only` here."""
+
+    start: int
+    end: int
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Characters [offset, offset + len(text)) of a document of `chars` characters. Marks are ascending and disjoint."""
+
+    text: str
+    offset: int
+    chars: int
+    marks: tuple[Mark, ...] = ()
+
+
+def beginning(text: str, chars: int) -> Passage:
+    """The first characters of a text."""
+    return Passage(text[:chars], 0, len(text))
+
+
+def around(text: str, spans: list[tuple[int, int]], chars: int) -> Passage:
+    """The part of a text where the first span begins, with all spans marked as the reason.
+
+    Args:
+        spans: byte ranges of the text's UTF-8, as the stages give them; what is not inside the text is cut off.
+    """
+    places = sorted((_chars_before(text, start), _chars_before(text, end)) for start, end in spans)
+    offset = max(0, places[0][0] - chars // 4) if places else 0
+    shown = text[offset : offset + chars]
+    marks: list[Mark] = []
+    for start, end in places:
+        start, end = max(start - offset, marks[-1].end if marks else 0), min(end - offset, len(shown))
+        if start < end:
+            marks.append(Mark(start, end, "reason"))
+    return Passage(shown, offset, len(text), tuple(marks))
+
+
+def side_by_side(removed: str, kept: str, chars: int) -> tuple[Passage, Passage]:
+    """The beginnings of two texts, with the words marked that they share, and those that one has alone."""
+    one, two = removed[:chars], kept[:chars]
+    words_one, words_two = list(WORD.finditer(one)), list(WORD.finditer(two))
+    matcher = SequenceMatcher(None, [word[0] for word in words_one], [word[0] for word in words_two], autojunk=False)
+    same_one, same_two = [False] * len(words_one), [False] * len(words_two)
+    for at_one, at_two, size in matcher.get_matching_blocks():
+        same_one[at_one : at_one + size] = [True] * size
+        same_two[at_two : at_two + size] = [True] * size
+    return (
+        Passage(one, 0, len(removed), _runs(words_one, same_one)),
+        Passage(two, 0, len(kept), _runs(words_two, same_two)),
+    )
+
+
+def _runs(words: list[re.Match[str]], same: list[bool]) -> tuple[Mark, ...]:
+    """Neighbouring words of one kind as one mark, the blanks between them included."""
+    marks: list[Mark] = []
+    for word, is_same in zip(words, same, strict=True):
+        kind: Kind = "shared" if is_same else "only"
+        if marks and marks[-1].kind == kind:
+            marks[-1] = Mark(marks[-1].start, word.end(), kind)
+        else:
+            marks.append(Mark(word.start(), word.end(), kind))
+    return tuple(marks)
+
+
+def _chars_before(text: str, byte: int) -> int:
+    """How many characters begin before a byte of the text's UTF-8."""
+    return len(text.encode()[: max(byte, 0)].decode(errors="ignore"))
