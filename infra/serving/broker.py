@@ -1,78 +1,29 @@
 """Requests, leases and answers: a FIFO queue that outlives every worker. Pure but for its clock; one thread owns it.
 
-A request is in exactly one place: waiting, leased, or settled (answered, a dead letter, or abandoned by its client).
+A request is in exactly one place: waiting, leased, or settled (answered, declined, a dead letter, or abandoned by its client).
 A lease has an id of its own, and only the current lease of a request may answer it: a late answer - of a worker that
 was slow, paused, or taken for dead - is counted and dropped. What comes back from a worker keeps its place in the queue.
+
+A worker may hold several leases. When it dies with all of them, nobody can say which request killed it; so the last attempt of a
+request has a worker to itself, and nobody becomes a dead letter for what a neighbour did.
 """
 
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 from infra.serving.limits import ServingLimits
+from infra.serving.request import Counters, Diverged, Lease, QueueFull, Request, Settled
 
-Settled = Literal["answered", "dead_letter", "abandoned"]
-
-
-class QueueFull(RuntimeError):  # noqa: N818 - a state of the world, answered by coming back
-    """As many requests wait as may. Come back after `retry_after_s`."""
-
-    def __init__(self, pending: int, retry_after_s: int) -> None:
-        self.retry_after_s = retry_after_s
-        super().__init__(f"{pending} requests are waiting already; come back in {retry_after_s} s")
-
-
-class Diverged(RuntimeError):  # noqa: N818
-    """An attempt said something else than an earlier one whose words the client already has."""
-
-
-@dataclass(frozen=True)
-class Lease:
-    """The right of one worker to answer one request, for a time."""
-
-    id: str
-    request_id: str
-    body: Mapping[str, Any]
-    worker: str
-    expires_s: float
-
-
-@dataclass
-class Request:
-    """One request from its arrival to its end.
-
-    Attributes:
-        number: its place in the queue, kept for life.
-        said: pieces of text that the client may have seen; a later attempt must begin with the same.
-        failures: one sentence per attempt that came to nothing.
-    """
-
-    id: str
-    number: int
-    body: Mapping[str, Any]
-    lease: Lease | None = None
-    said: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    settled: Settled | None = None
-    answer: Mapping[str, Any] | None = None
-
-
-@dataclass
-class Counters:
-    """What happened since the start. `submitted = waiting + leased + answered + dead_letters + abandoned`, always."""
-
-    submitted: int = 0
-    answered: int = 0
-    dead_letters: int = 0
-    abandoned: int = 0
-    refused: int = 0
-    late: int = 0
-    expired: int = 0
-    failed: int = 0
+SETTLED_COUNTERS: Mapping[Settled, str] = {
+    "answered": "answered",
+    "declined": "declined",
+    "dead_letter": "dead_letters",
+    "abandoned": "abandoned",
+}
 
 
 class Broker:
@@ -128,24 +79,41 @@ class Broker:
         return request
 
     def lease(self, worker: str) -> Lease | None:
-        """The request that waits longest, for this worker; None if none waits."""
+        """The request that waits longest and that this worker may have; None if there is none."""
         self.hear(worker)
         self.tick()
-        while self._queue:
-            _, request_id = heapq.heappop(self._queue)
-            request = self._open.get(request_id)
-            if request is not None and request.lease is None:
-                lease = Lease(uuid4().hex, request.id, request.body, worker, self._clock() + self.limits.lease_s)
-                request.lease = self._leases[lease.id] = lease
-                return lease
-        return None
+        mine = [lease for lease in self._leases.values() if lease.worker == worker]
+        if any(self._wants_to_be_alone(self._open[lease.request_id]) for lease in mine):
+            return None
+        passed_over: list[tuple[int, str]] = []
+        found: Lease | None = None
+        while self._queue and found is None:
+            place = heapq.heappop(self._queue)
+            request = self._open.get(place[1])
+            if request is None or request.lease is not None:
+                continue
+            if not self._wants_to_be_alone(request) or not mine:
+                found = self._leased(request, worker)
+                continue
+            passed_over.append(place)
+            if request.reserved_by not in self._heard_s:
+                request.reserved_by = worker
+            if request.reserved_by == worker:
+                break  # this worker takes nothing more until it is empty
+        for place in passed_over:
+            heapq.heappush(self._queue, place)
+        return found
 
-    def hear(self, worker: str) -> None:
-        """The worker lives."""
+    def hear(self, worker: str, leases: Iterable[str] = ()) -> list[str]:
+        """The worker lives and works on these leases; those of them that nobody waits for any more."""
         self._heard_s[worker] = self._clock()
+        return [lease for lease in leases if lease not in self._leases]
 
-    def say(self, lease_id: str, position: int, text: str) -> bool:
-        """Add piece number `position` of the answer's text, for a client that listens; False if the lease is not current.
+    def say(self, lease_id: str, position: int, pieces: Sequence[str]) -> bool:
+        """Add pieces of the answer's text, for a client that listens; False if the lease is not current.
+
+        Args:
+            position: number of the first one.
 
         Raises:
             Diverged: an earlier attempt said something else there. The request is a dead letter: its client has half of each.
@@ -153,26 +121,23 @@ class Broker:
         request = self._request_of(lease_id)
         if request is None:
             return False
-        if position < len(request.said):
-            if request.said[position] != text:
+        for number, text in enumerate(pieces, position):
+            if number < len(request.said) and request.said[number] != text:
                 self._release(request, "it did not repeat what an earlier attempt had said")
                 self._settle(request, "dead_letter")
-                raise Diverged(f"request {request.id}: piece {position} was {request.said[position]!r} and is now {text!r}")
-            return True
-        request.said.append(text)
-        self._on_change(request)
+                raise Diverged(f"request {request.id}: piece {number} was {request.said[number]!r} and is now {text!r}")
+        if new := pieces[max(0, len(request.said) - position) :]:
+            request.said.extend(new)
+            self._on_change(request)
         return True
 
     def answer(self, lease_id: str, answer: Mapping[str, Any]) -> bool:
         """Settle the request; False, and nothing changes, if the lease is not current."""
-        request = self._request_of(lease_id)
-        if request is None:
-            self.counters.late += 1
-            return False
-        self._leases.pop(lease_id)
-        request.answer = answer
-        self._settle(request, "answered")
-        return True
+        return self._end(lease_id, answer, "answered")
+
+    def decline(self, lease_id: str, error: Mapping[str, Any]) -> bool:
+        """Settle the request as one that can't be answered by anybody, for a reason its client is told."""
+        return self._end(lease_id, error, "declined")
 
     def fail(self, lease_id: str, why: str) -> bool:
         """The worker could not: the request goes to another one, or to the dead letters if enough have tried."""
@@ -199,6 +164,13 @@ class Broker:
             self._enqueue(request)
         self._heard_s.pop(worker, None)
 
+    def lost(self, worker: str) -> None:
+        """The worker is gone without a word, and somebody saw it end: no need to wait until it falls silent."""
+        for lease in [lease for lease in self._leases.values() if lease.worker == worker]:
+            self.counters.lost += 1
+            self._give_back(self._open[lease.request_id], f"worker {worker} ended")
+        self._heard_s.pop(worker, None)
+
     def tick(self) -> None:
         """Take back what expired: leases whose time is up, and those of workers that fell silent."""
         now_s = self._clock()
@@ -222,6 +194,24 @@ class Broker:
         silence_s = self.limits.silence_s
         deadlines = [min(lease.expires_s, self._heard_s.get(lease.worker, lease.expires_s) + silence_s) for lease in self._leases.values()]
         return min(deadlines, default=None)
+
+    def _wants_to_be_alone(self, request: Request) -> bool:
+        return 0 < self.limits.attempts - 1 <= len(request.failures)
+
+    def _leased(self, request: Request, worker: str) -> Lease:
+        lease = Lease(uuid4().hex, request.id, request.body, worker, self._clock() + self.limits.lease_s)
+        request.lease = self._leases[lease.id] = lease
+        return lease
+
+    def _end(self, lease_id: str, answer: Mapping[str, Any], how: Settled) -> bool:
+        request = self._request_of(lease_id)
+        if request is None:
+            self.counters.late += 1
+            return False
+        self._leases.pop(lease_id)
+        request.answer = answer
+        self._settle(request, how)
+        return True
 
     def _request_of(self, lease_id: str) -> Request | None:
         self.tick()
@@ -252,10 +242,8 @@ class Broker:
     def _settle(self, request: Request, how: Settled) -> None:
         request.settled, request.lease = how, None
         self._open.pop(request.id)
-        if how == "answered":
-            self.counters.answered += 1
-        elif how == "dead_letter":
-            self.counters.dead_letters += 1
-        else:
-            self.counters.abandoned += 1
+        name = SETTLED_COUNTERS[how]
+        setattr(self.counters, name, getattr(self.counters, name) + 1)
         self._on_change(request)
+        if self._queue:
+            self._on_waiting()  # a worker may be empty now that has to be for the next one

@@ -15,6 +15,8 @@ class ServingLimits(BaseModel):
     silence_s: float = Field(default=10.0, gt=0, description="a worker that has leases and says nothing for so long is taken for dead")
     pending: int = Field(default=256, ge=1, description="requests that may wait; more are told to come back")
     retry_after_s: int = Field(default=5, ge=1, description="when to come back")
+    drain_s: float = Field(default=25.0, gt=0, description="a leaving worker's time for what it has begun; what is left goes to others")
+    start_s: float = Field(default=2400.0, gt=0, description="patience with the first answer: workers load and compile before it")
     attempts: int = Field(default=3, ge=1, description="workers that may fail with a request before it is a dead letter")
 
     @model_validator(mode="after")

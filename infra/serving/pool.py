@@ -1,5 +1,8 @@
 """A proxy and its workers on this machine: workers that end are replaced, and everything ends together.
 
+A signal begins the end: new requests are told that nobody serves any more, workers finish what they have begun, and then the
+proxy and every worker's process group go. A second signal doesn't wait for the workers.
+
 On a cluster the same workers are started as jobs, with the proxy's URL; nothing here is needed for that.
 """
 
@@ -12,17 +15,21 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import httpx
 import uvicorn
 
+from infra.serving.broker import Broker
 from infra.serving.limits import ServingLimits
 from infra.serving.proxy import Proxy
+from infra.serving.worker import name_of
 from infra.supervise.processes import PARENT_VARIABLE
 
 FIRST_PAUSE_S = 0.2  # before a worker that ended is replaced; doubles while they end by themselves before STEADY_S
 MAX_PAUSE_S = 30.0
 STEADY_S = 60.0
-DRAIN_S = 30.0
+KILL_S = 5.0  # after the drain: a worker that is still there is killed
 FAILURES_IN_A_ROW = 5  # a worker that can't load its engine says so by its exit code
 
 
@@ -39,7 +46,7 @@ class WorkerCommand:
 
 
 class WorkersFail(RuntimeError):  # noqa: N818
-    """Workers end by themselves, again and again: no replacement will cure that."""
+    """Workers end by themselves, again and again, or can't answer the first request: no replacement will cure that."""
 
 
 class _Server(uvicorn.Server):
@@ -54,7 +61,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(models: Sequence[str], command: WorkerCommand, limits: ServingLimits, *, workers: int, host: str, port: int) -> None:
-    """Serve until SIGTERM or SIGINT; then drain the workers and end them, group by group.
+    """Serve until SIGTERM or SIGINT. It says when a request of its own has come back from an engine: then it is ready.
 
     Raises:
         OSError: the port is taken.
@@ -62,26 +69,47 @@ async def serve(models: Sequence[str], command: WorkerCommand, limits: ServingLi
     """
     listener = socket.create_server((host, port))
     url = f"http://{host}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(Proxy(models, limits).application(), log_level="warning", timeout_graceful_shutdown=2)
-    server = _Server(config)
+    proxy = Proxy(models, limits)
+    server = _Server(uvicorn.Config(proxy.application(), log_level="warning", timeout_graceful_shutdown=2))
+    leaving, hurrying = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, server.leave)
-    proxy = asyncio.create_task(server.serve(sockets=[listener]))
-    keepers = [asyncio.create_task(_keep(command.argv(url, limits))) for _ in range(workers)]
+        asyncio.get_running_loop().add_signal_handler(number, lambda: (hurrying if leaving.is_set() else leaving).set())
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    keepers = [asyncio.create_task(_keep(command.argv(url, limits), proxy.broker, hurrying)) for _ in range(workers)]
     print(f"serving {', '.join(models)} at {url}/v1 with {workers} workers", flush=True)
+    signalled = asyncio.create_task(leaving.wait())
+    first = [asyncio.create_task(_first_answer(url, models[0], limits))] if workers else []
     try:
-        done, _ = await asyncio.wait([proxy, *keepers], return_when=asyncio.FIRST_COMPLETED)
-        for ended in done:
-            ended.result()
+        watched: set[asyncio.Task[Any]] = {serving, signalled, *keepers, *first}
+        while not leaving.is_set() and not serving.done():
+            done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                ended.result()
     finally:
-        for keeper in keepers:
-            keeper.cancel()
-        await asyncio.gather(*keepers, return_exceptions=True)
+        proxy.close()
+        for task in (signalled, *first, *keepers):
+            task.cancel()
+        await asyncio.gather(signalled, *first, *keepers, return_exceptions=True)
         server.leave()
-        await proxy
+        await serving
 
 
-async def _keep(argv: list[str]) -> None:
+async def _first_answer(url: str, model: str, limits: ServingLimits) -> None:
+    """Ask for one token and wait for it: proxy, broker, worker and engine all work."""
+    started_s = asyncio.get_running_loop().time()
+    asked = {"model": model, "prompt": "a", "max_tokens": 1, "temperature": 0}
+    async with httpx.AsyncClient(base_url=url, timeout=None) as client:
+        try:
+            async with asyncio.timeout(limits.start_s):
+                reply = await client.post("/v1/completions", json=asked)
+        except TimeoutError:
+            raise WorkersFail(f"no worker answered in {limits.start_s:g} s (start_s); read what they printed") from None
+    if reply.status_code != httpx.codes.OK:
+        raise WorkersFail(f"the first request failed: {reply.json()['error']['message']}")
+    print(f"ready: the first answer took {asyncio.get_running_loop().time() - started_s:.1f} s", flush=True)
+
+
+async def _keep(argv: list[str], broker: Broker, hurrying: asyncio.Event) -> None:
     """Keep one worker alive; when cancelled, drain it."""
     pause_s, failures = FIRST_PAUSE_S, 0
     while True:
@@ -91,7 +119,8 @@ async def _keep(argv: list[str]) -> None:
         try:
             await worker.wait()
         finally:
-            await _end(worker)
+            await _end(worker, broker.limits, hurrying)
+            broker.lost(name_of(worker.pid))
         steady = asyncio.get_running_loop().time() - started_s >= STEADY_S
         failures = failures + 1 if (worker.returncode or 0) > 0 and not steady else 0
         if failures == FAILURES_IN_A_ROW:
@@ -103,13 +132,14 @@ async def _keep(argv: list[str]) -> None:
         await asyncio.sleep(pause_s)
 
 
-async def _end(worker: asyncio.subprocess.Process) -> None:
+async def _end(worker: asyncio.subprocess.Process, limits: ServingLimits, hurrying: asyncio.Event) -> None:
     """Ask, wait, and then kill the whole group: an engine's own children hold the accelerator."""
     if worker.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             worker.send_signal(signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(worker.wait(), DRAIN_S)
+        waits = [asyncio.create_task(worker.wait()), asyncio.create_task(hurrying.wait())]
+        await asyncio.wait(waits, timeout=limits.drain_s + KILL_S, return_when=asyncio.FIRST_COMPLETED)
+        waits[1].cancel()
     with contextlib.suppress(ProcessLookupError):
         os.killpg(worker.pid, signal.SIGKILL)
     await worker.wait()

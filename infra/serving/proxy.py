@@ -7,6 +7,7 @@ the broker needs no lock.
 import asyncio
 import contextlib
 import json
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -17,9 +18,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from infra.serving import openai_api
-from infra.serving.broker import Broker, Diverged, QueueFull, Request
+from infra.serving.broker import Broker
 from infra.serving.limits import ServingLimits
 from infra.serving.openai_api import Answer, ChatRequest, CompletionRequest
+from infra.serving.request import Diverged, QueueFull, Request
 
 DISCONNECT_POLL_S = 0.5
 
@@ -34,6 +36,7 @@ class Proxy:
     def __init__(self, models: Sequence[str], limits: ServingLimits) -> None:
         self.models = tuple(models)
         self.limits = limits
+        self._is_closing = False
         self._waiting = asyncio.Event()
         self._changed: dict[str, asyncio.Event] = {}
         self.broker = Broker(limits, on_change=self._tell, on_waiting=self._waiting.set)
@@ -48,6 +51,12 @@ class Proxy:
             *(Route(f"/broker/{name}", verb, methods=["POST"]) for name, verb in self._worker_verbs().items()),
         ]
         return Starlette(routes=routes, lifespan=self._ticking)
+
+    def close(self) -> None:
+        """Take nothing new, and turn away what no worker has begun. Workers may finish the rest."""
+        self._is_closing = True
+        for event in self._changed.values():
+            event.set()
 
     def _tell(self, request: Request) -> None:
         if (event := self._changed.get(request.id)) is not None:
@@ -81,8 +90,10 @@ class Proxy:
             if asked.model not in self.models:
                 what = f"model {asked.model!r} is not served here; there is {', '.join(self.models)}"
                 return JSONResponse(openai_api.error(what, param="model", code="model_not_found"), 404)
+            if self._is_closing:
+                return JSONResponse(*_closing())
             try:
-                request = self.broker.submit(asked.model_dump(mode="json"))
+                request = self.broker.submit(_body_of(asked))
             except QueueFull as full:
                 told = openai_api.error(str(full), "rate_limit_error", code="queue_full")
                 return JSONResponse(told, 429, headers={"Retry-After": str(full.retry_after_s)})
@@ -98,7 +109,7 @@ class Proxy:
         try:
             while request.settled is None:
                 left_s = deadline_s - asyncio.get_running_loop().time()
-                if left_s <= 0 or await http.is_disconnected():
+                if left_s <= 0 or self._turns_away(request) or await http.is_disconnected():
                     break
                 await self._change(request, min(left_s, DISCONNECT_POLL_S))
             if request.settled == "answered":
@@ -117,7 +128,7 @@ class Proxy:
                     yield _event(openai_api.piece(asked, request.id, request.said[told], None))
                     told += 1
                 left_s = deadline_s - asyncio.get_running_loop().time()
-                if request.settled is not None or left_s <= 0:
+                if request.settled is not None or left_s <= 0 or self._turns_away(request):
                     break
                 await self._change(request, min(left_s, DISCONNECT_POLL_S))
             if request.settled == "answered":
@@ -125,6 +136,8 @@ class Proxy:
                 if rest := answer.text.removeprefix("".join(request.said)):
                     yield _event(openai_api.piece(asked, request.id, rest, None))
                 yield _event(openai_api.piece(asked, request.id, "", answer.finish_reason))
+                if asked.include_usage:
+                    yield _event(openai_api.cost(asked, request.id, answer))
             else:
                 yield _event(self._why(request)[0])
             yield "data: [DONE]\n\n"
@@ -141,10 +154,17 @@ class Proxy:
         self.broker.abandon(request)
         self._changed.pop(request.id, None)
 
+    def _turns_away(self, request: Request) -> bool:
+        return self._is_closing and request.lease is None and request.settled is None
+
     def _why(self, request: Request) -> tuple[dict[str, Any], int]:
+        if request.settled == "declined":
+            return dict(request.answer or {}), 400
         if request.settled == "dead_letter":
             what = f"{len(request.failures)} workers failed with this request: {'; '.join(request.failures)}"
             return openai_api.error(what, "server_error", code="dead_letter"), 502
+        if self._turns_away(request):
+            return _closing()
         what = f"no answer within {self.limits.request_s:g} s (request_s)"
         return openai_api.error(what, "server_error", code="timeout"), 504
 
@@ -168,12 +188,18 @@ class Proxy:
 
         return {
             "lease": self._lease,
-            "hear": simply(lambda told: broker.hear(told["worker"])),
-            "say": simply(lambda told: broker.say(told["lease"], told["position"], told["text"])),
+            "hear": self._hear,
+            "say": simply(lambda told: broker.say(told["lease"], told["position"], told["pieces"])),
             "answer": simply(lambda told: broker.answer(told["lease"], Answer.model_validate(told["answer"]).model_dump())),
+            "decline": simply(lambda told: broker.decline(told["lease"], openai_api.error(told["why"], param=told["param"]))),
             "fail": simply(lambda told: broker.fail(told["lease"], told["why"])),
             "leave": simply(lambda told: broker.leave(told["worker"])),
         }
+
+    async def _hear(self, http: HttpRequest) -> Response:
+        """A worker lives; tell it which of its requests nobody waits for any more."""
+        told = await http.json()
+        return JSONResponse({"gone": self.broker.hear(str(told["worker"]), told["leases"])})
 
     async def _lease(self, http: HttpRequest) -> Response:
         """Give a request out, at once or as soon as one comes within `poll_s`."""
@@ -192,6 +218,16 @@ class Proxy:
                 return JSONResponse({"lease": None})
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._waiting.wait(), left_s)
+
+
+def _closing() -> tuple[dict[str, Any], int]:
+    return openai_api.error("this server is shutting down; ask another, or ask again later", "server_error", code="shutting_down"), 503
+
+
+def _body_of(asked: CompletionRequest | ChatRequest) -> dict[str, Any]:
+    """What a worker gets: with a seed in any case, so that a second attempt repeats the first."""
+    seed = secrets.randbits(31) if asked.seed is None else asked.seed
+    return {**asked.model_dump(mode="json"), "seed": seed, "listed": asked.listed}
 
 
 def _event(told: dict[str, Any]) -> str:

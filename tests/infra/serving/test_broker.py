@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pydantic import ValidationError
 
-from infra.serving.broker import Broker, Diverged, Lease, QueueFull, Request
+from infra.serving.broker import Broker
 from infra.serving.limits import ServingLimits
+from infra.serving.request import Diverged, Lease, QueueFull, Request
 
 
 @dataclass
@@ -113,20 +114,80 @@ def test_leaving_is_not_held_against_a_request():
     assert broker.lease("stays") is not None
 
 
+def test_the_last_attempt_of_a_request_has_a_worker_to_itself():
+    clock = Clock()
+    broker = brokered(clock, attempts=2)
+    innocent, poison, later = (broker.submit({"n": n}) for n in range(3))
+    for _ in range(2):
+        assert broker.lease("dies") is not None
+    broker.lost("dies")
+    assert innocent.failures == poison.failures == ["worker dies ended"]
+    alone = broker.lease("w")
+    assert alone is not None
+    assert alone.request_id == innocent.id
+    assert broker.lease("w") is None, "nothing beside it"
+    assert broker.answer(alone.id, {})
+    again = broker.lease("w")
+    assert again is not None
+    assert again.request_id == poison.id
+    broker.lost("w")
+    assert poison.settled == "dead_letter"
+    assert (innocent.settled, later.settled) == ("answered", None)
+
+
+def test_a_worker_that_is_busy_empties_itself_for_a_last_attempt_and_the_others_go_on():
+    broker = brokered(Clock(), attempts=2)
+    busy = [broker.submit({}) for _ in range(2)]
+    held = [broker.lease(name) for name in ("a", "b")]
+    suspect = broker.submit({})
+    lease = broker.lease("a")
+    assert lease is not None
+    broker.fail(lease.id, "crash")
+    rest = [broker.submit({}) for _ in range(2)]
+    assert broker.lease("a") is None, "it keeps itself free"
+    beside = broker.lease("b")
+    assert beside is not None
+    assert beside.request_id == rest[0].id
+    assert held[0] is not None
+    assert held[0].request_id == busy[0].id
+    broker.answer(held[0].id, {})
+    alone = broker.lease("a")
+    assert alone is not None
+    assert alone.request_id == suspect.id
+
+
+def test_a_worker_hears_which_of_its_requests_nobody_waits_for():
+    broker = brokered(Clock())
+    gone, wanted = broker.submit({}), broker.submit({})
+    leases = [lease.id for _ in range(2) if (lease := broker.lease("w"))]
+    broker.abandon(gone)
+    assert broker.hear("w", leases) == [leases[0]]
+    assert wanted.settled is None
+
+
+def test_a_declined_request_is_settled_with_its_reason():
+    broker = brokered(Clock())
+    request = broker.submit({})
+    lease = broker.lease("w")
+    assert lease is not None
+    assert broker.decline(lease.id, {"error": "too long"})
+    assert (request.settled, request.answer, broker.counters.declined) == ("declined", {"error": "too long"}, 1)
+
+
 def test_a_second_attempt_repeats_what_the_client_has_and_goes_on():
     clock = Clock()
     broker = brokered(clock)
     request = broker.submit({})
     first = broker.lease("dies")
     assert first is not None
-    broker.say(first.id, 0, "the ")
+    broker.say(first.id, 0, ["the "])
     clock.now_s = 4.0
     second = broker.lease("lives")
     assert second is not None
-    assert not broker.say(first.id, 1, "late")
-    assert broker.say(second.id, 0, "the ")
-    assert broker.say(second.id, 1, "tide")
-    assert request.said == ["the ", "tide"]
+    assert not broker.say(first.id, 1, ["late"])
+    assert broker.say(second.id, 0, ["the ", "tide"])
+    assert broker.say(second.id, 2, [" comes"])
+    assert request.said == ["the ", "tide", " comes"]
 
 
 def test_an_attempt_that_says_something_else_ends_the_request():
@@ -135,12 +196,12 @@ def test_an_attempt_that_says_something_else_ends_the_request():
     request = broker.submit({})
     first = broker.lease("dies")
     assert first is not None
-    broker.say(first.id, 0, "the ")
+    broker.say(first.id, 0, ["the "])
     clock.now_s = 4.0
     second = broker.lease("lives")
     assert second is not None
     with pytest.raises(Diverged, match="was 'the ' and is now 'a '"):
-        broker.say(second.id, 0, "a ")
+        broker.say(second.id, 0, ["a "])
     assert request.settled == "dead_letter"
 
 
@@ -273,6 +334,10 @@ class BrokerMachine(RuleBasedStateMachine):
             self.broker.abandon(self.requests[which % len(self.requests)])
 
     @rule(worker=st.sampled_from("abc"))
+    def lose(self, worker: str) -> None:
+        self.broker.lost(worker)
+
+    @rule(worker=st.sampled_from("abc"))
     def leave(self, worker: str) -> None:
         self.broker.leave(worker)
 
@@ -289,6 +354,20 @@ class BrokerMachine(RuleBasedStateMachine):
         assert counters.submitted == self.broker.waiting + self.broker.leased + settled
         assert all(count == 1 for count in self.settled.values())
         assert sum(request.settled is not None for request in self.requests) == settled
+
+    @invariant()
+    def a_last_attempt_is_alone(self) -> None:
+        for worker in "abc":
+            mine = [request for request in self.requests if request.lease is not None and request.lease.worker == worker]
+            assert len(mine) <= 1 or not any(request.failures for request in mine)
+
+    @rule()
+    def an_idle_worker_gets_what_waits(self) -> None:
+        waiting = self.broker.waiting
+        lease = self.broker.lease("idle")
+        assert (lease is None) == (waiting == 0)
+        if lease is not None:
+            self.broker.answer(lease.id, {})
 
     @invariant()
     def the_next_deadline_is_never_late(self) -> None:

@@ -2,84 +2,28 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import openai
-import psutil
 import pytest
 
 from infra.serving.limits import ServingLimits
 from infra.serving.worker import load_engine
 from tests.infra.dispatch.builders import wait_for
-
-SOURCES = Path(__file__).parents[3]
-LIMITS = ServingLimits(engine_s=5, lease_s=6, request_s=60, poll_s=0.2, silence_s=1.0, pending=8, attempts=3, retry_after_s=1)
-ENGINE = "tests.infra.serving.engines:echo"
-RUN = """
-import asyncio, sys
-from infra.serving.limits import ServingLimits
-from infra.serving.pool import WorkerCommand, serve
-limits, workers, port = ServingLimits.model_validate_json(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-asyncio.run(serve(["echo"], WorkerCommand(sys.argv[4]), limits, workers=workers, host="127.0.0.1", port=port))
-"""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-class Served:
-    """A pool in a process of its own."""
-
-    def __init__(self, workers: int, limits: ServingLimits = LIMITS, engine: str = ENGINE) -> None:
-        self.url = f"http://127.0.0.1:{(port := free_port())}"
-        env = {**os.environ, "PYTHONPATH": f"{SOURCES}:{os.environ.get('PYTHONPATH', '')}"}
-        command = [sys.executable, "-c", RUN, limits.model_dump_json(), str(workers), str(port), engine]
-        self._clients: list[openai.OpenAI] = []
-        self.process = psutil.Popen(command, env=env, cwd=SOURCES, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(self._answers, "the proxy")
-
-    def client(self) -> openai.OpenAI:
-        self._clients.append(openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", timeout=60, max_retries=0))
-        return self._clients[-1]
-
-    def close(self) -> None:
-        """End the pool, and require that it took its workers along."""
-        for client in self._clients:
-            client.close()
-        children = self.process.children(recursive=True)
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=60)
-        assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
-
-    def workers(self) -> list[psutil.Process]:
-        return [child for child in self.process.children() if child.status() != psutil.STATUS_ZOMBIE]
-
-    def state(self) -> dict[str, int]:
-        return dict(httpx.get(f"{self.url}/broker/state", timeout=10).json())
-
-    def _answers(self) -> bool:
-        assert self.process.poll() is None
-        try:
-            return httpx.get(f"{self.url}/v1/models", timeout=10).status_code == 200
-        except httpx.TransportError:
-            return False
+from tests.infra.serving.served import ENGINE, LIMITS, RUN, SOURCES, Served
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Served]]:
     started: list[Served] = []
 
-    def start(workers: int, limits: ServingLimits = LIMITS) -> Served:
-        started.append(Served(workers, limits))
+    def start(workers: int, limits: ServingLimits = LIMITS, engine: str = ENGINE, arguments: tuple[str, ...] = ()) -> Served:
+        started.append(Served(workers, limits, engine, arguments))
         return started[-1]
 
     yield start
@@ -111,6 +55,72 @@ def test_what_cannot_be_honoured_is_refused_by_name(serve: Callable[..., Served]
         client.completions.create(model="echo", prompt="x", n=2)
     with pytest.raises(openai.BadRequestError, match="logit_bias: Extra inputs are not permitted"):
         client.completions.create(model="echo", prompt="x", logit_bias={"1": 1})
+
+
+def test_a_request_that_no_engine_can_answer_is_the_clients_error(serve: Callable[..., Served]):
+    client = serve(workers=1).client()
+    with pytest.raises(openai.BadRequestError, match="the prompt has 9 tokens and the context is 8") as declined:
+        client.completions.create(model="echo", prompt="too long")
+    assert declined.value.param == "prompt"
+    with pytest.raises(openai.BadRequestError, match="logprobs come with whole answers; leave out stream"):
+        client.completions.create(model="echo", prompt="x", logprobs=1, stream=True)
+
+
+def test_a_stream_ends_with_what_it_cost_if_asked(serve: Callable[..., Served]):
+    client = serve(workers=1).client()
+    *pieces, last = client.completions.create(model="echo", prompt="the tide", stream=True, stream_options={"include_usage": True})
+    assert last.choices == []
+    assert last.usage is not None
+    assert (last.usage.completion_tokens, [piece.usage for piece in pieces]) == (2, [None] * len(pieces))
+
+
+def test_a_worker_answers_as_many_side_by_side_as_it_has_slots(serve: Callable[..., Served]):
+    served = serve(workers=1, engine=ENGINE, arguments=("3",))
+    with ThreadPoolExecutor(5) as pool:
+        asked = [pool.submit(_outcome, served.client(), f"slow a b c d e f g {n}") for n in range(5)]
+        wait_for(lambda: (state := served.state())["leased"] == 3 and state["waiting"] == 2, "full slots")
+        assert [future.result() for future in asked] == [f"slow a b c d e f g {n}" for n in range(5)]
+
+
+def test_whoever_shares_a_worker_with_poison_gets_an_answer(serve: Callable[..., Served]):
+    served = serve(workers=1, limits=LIMITS.model_copy(update={"attempts": 2}), engine=ENGINE, arguments=("4",))
+    prompts = ["slow a b c", "poison", "slow d e f", "slow g h i"]
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(lambda prompt: _outcome(served.client(), prompt), prompts))
+    assert outcomes == ["slow a b c", "dead letter", "slow d e f", "slow g h i"]
+
+
+def test_a_leaving_pool_finishes_what_was_begun_and_turns_the_rest_away(serve: Callable[..., Served]):
+    served = serve(workers=1)
+    with ThreadPoolExecutor(2) as pool:
+        begun = pool.submit(_outcome, served.client(), "slow a b c d e f g h i j")
+        wait_for(lambda: served.state()["leased"] == 1, "work")
+        waits = pool.submit(served.client().completions.create, model="echo", prompt="waits")
+        wait_for(lambda: served.state()["waiting"] == 1, "a queue")
+        served.process.send_signal(signal.SIGTERM)
+        with pytest.raises(openai.InternalServerError, match="shutting down"):
+            waits.result()
+        assert begun.result() == "slow a b c d e f g h i j"
+    assert served.process.wait(timeout=30) == 0
+
+
+def test_a_drain_that_takes_too_long_hands_requests_back_uncharged(serve: Callable[..., Served]):
+    limits = LIMITS.model_copy(update={"drain_s": 0.3})
+    served = serve(workers=0, limits=limits)
+    command = [sys.executable, "-P", "-m", "infra.serving.worker", served.url, "--engine", ENGINE, "--limits", limits.model_dump_json()]
+    start = lambda: subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SOURCES)})  # noqa: E731
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(_outcome, served.client(), "slow " + "word " * 12)
+        first = start()
+        wait_for(lambda: served.state()["leased"] == 1, "work")
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(timeout=30) == 0
+        state = served.state()
+        assert (state["waiting"], state["expired"], state["failed"], state["lost"]) == (1, 0, 0, 0)
+        second = start()
+        assert asked.result() == "slow " + "word " * 12
+        second.send_signal(signal.SIGTERM)
+        assert second.wait(timeout=30) == 0
 
 
 def test_a_full_queue_is_429_with_a_time_to_come_back(serve: Callable[..., Served]):
@@ -149,7 +159,7 @@ def test_a_stream_goes_on_where_a_killed_worker_left_it(serve: Callable[..., Ser
                 for worker in served.workers():
                     worker.kill()
     assert "".join(pieces) == prompt
-    assert served.state()["expired"] >= 1
+    assert served.state()["lost"] >= 1
 
 
 def _outcome(client: openai.OpenAI, prompt: str) -> str:
