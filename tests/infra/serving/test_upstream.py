@@ -27,7 +27,7 @@ def engine() -> Iterator[UpstreamEngine]:
 
 
 def asked(prompt: str, **fields: Any) -> dict[str, Any]:
-    usual: Mapping[str, Any] = {
+    usual = {
         "temperature": 0.0,
         "top_p": 1.0,
         "seed": 0,
