@@ -51,7 +51,7 @@ def quality(artifact: Artifact) -> Report:
     checks={"is_not_empty": "The index holds features: decontamination against nothing would pass everything."},
 )
 def evaluation_ngrams(artifact: Artifact) -> Report:
-    """Every 13-gram that training must not have seen: of the held-out documents and of the named evaluation sets."""
+    """Every passage that training must not have seen: of the held-out documents and of the named evaluation sets."""
     evaluations = artifact.stats["evaluations"]
     return Report(
         metadata={**numbers(artifact.stats), "evaluations": table({"evaluation": key, **row} for key, row in evaluations.items())},
@@ -67,10 +67,14 @@ def evaluation_ngrams(artifact: Artifact) -> Report:
     kinds={"arrow"},
 )
 def contamination(artifact: Artifact) -> Report:
-    """Which documents share a passage with an evaluation, how much of it, and with which one."""
+    """Which documents hold a passage of an evaluation: of which item, how much of it, and where.
+
+    Look at the samples: what everybody writes must not be here.
+    """
     return Report(
         metadata={
             **numbers(artifact.stats),
             "contaminated_by": counts(artifact.stats["evaluations"], "evaluation", "documents"),
+            "samples": table(artifact.read_json("samples.json")[:10]),
         }
     )

@@ -6,11 +6,15 @@ import gzip
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ops.config import EvaluationSet
+
+_LABEL_BEFORE = re.compile(r"^\s*(?:question|q|problem|passage|context|input|sentence)\s*\d*\s*:\s*", re.IGNORECASE)
+_LABEL_AFTER = re.compile(r"\s*\b(?:answer|a|output|solution)\s*:\s*$", re.IGNORECASE)
 
 
 class EvaluationError(RuntimeError):
@@ -75,3 +79,8 @@ def texts_of(item: Any, field: str) -> Iterator[str]:
         yield from texts_of(item.get(name), rest)
     elif isinstance(item, str) and not field:
         yield item
+
+
+def without_labels(text: str) -> str:
+    """The text without the harness's own words around it ("Question:", "A:"), which a leak need not have."""
+    return _LABEL_AFTER.sub("", _LABEL_BEFORE.sub("", text))

@@ -1,37 +1,30 @@
 """What must not be trained on, as an exact index: the texts of evaluations, and the held-out documents."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from infra.artifacts.artifact import Artifact, Artifacts
+from infra.artifacts.artifact import Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.config import EvaluationNgramsConfig, EvaluationSet
-from ops.decontaminate.evaluations import EvaluationError, files_of, items_of, observe, texts_of
-from ops.decontaminate.features import (
-    EVALUATIONS_FILE,
-    HELD_OUT_FOLDER,
-    INDEX_FILE,
-    SCHEMA,
-    FeatureIndex,
-    features_of_column,
-)
+from ops.config import EvaluationNgramsConfig
+from ops.decontaminate.gather import HELD_OUT_FOLDER, KINDS, Gathered, Passages, gather_held_out, gather_sets
+from ops.decontaminate.lookup import EVALUATIONS_FILE, FEATURES, FEATURES_FILE, PASSAGES, PASSAGES_FILE, PassageIndex
+from ops.decontaminate.match import Matcher
 from ops.decontaminate.sample import sampled_train_texts
 from ops.hashing.columns import TextColumn
-from ops.shards import read_batches, shard_names, write_table
-
-TEXTS_PER_BATCH = 1_000
+from ops.shards import write_table
 
 
 class EvaluationStats(Stats):
-    """One evaluation: items read, texts found in them, distinct features."""
+    """One evaluation. A passage is guarded if any of its features is its own or shared by few; the others are templates."""
 
     items: int
-    texts: int
+    texts: int  # different ones
+    passages: int
+    guarded: int
     features: int
 
 
@@ -40,19 +33,22 @@ class EvaluationNgramsStats(Stats):
 
     features: int
     boilerplate_features: int
+    passages: int
     evaluations: dict[str, EvaluationStats]
     missing: tuple[str, ...]  # sets that are not required and have no files
 
 
-@program(version="1")
+@program(version="2")
 def index_evaluations(config: EvaluationNgramsConfig, normalized: Artifacts, out: Writer) -> EvaluationNgramsStats:
-    """Index the features of every evaluation and of every held-out document.
+    """Index the passages of every evaluation and of every held-out document.
 
     Args:
         normalized: every source; its held-out rows are the evaluation `held_out/{source}`, and its train rows
             say which features are boilerplate.
-        out: `index.parquet`: `feature: uint64` ascending, `evaluations: list<int32>` (places in the list of
-            `evaluations.json`), `is_boilerplate: bool`.
+        out: `features.parquet`: `feature: uint64` ascending, `lengths: uint16` (bit n: a short passage of n words begins
+            so), `passages: list<int32>` (rows of the other file), `is_boilerplate: bool`. `passages.parquet`:
+            `evaluation: int32` (place in the list of `evaluations.json`), `item: str` (file:number, or a held-out
+            document's id), `field`, `kind: long | short | function`, `words`, `holders` (items with this very text).
 
     Raises:
         EvaluationError: required sets are missing or give no features, or files changed since they were observed.
@@ -62,126 +58,114 @@ def index_evaluations(config: EvaluationNgramsConfig, normalized: Artifacts, out
         gathered += [gather_held_out(source, normalized[source], config, out) for source in sorted(normalized)]
     index = merge(gathered, config)
     is_boilerplate = find_boilerplate(index, normalized, config, out)
-    owners = pa.ListArray.from_arrays(pa.array(index.owner_offsets), pa.array(index.owners))
-    table = pa.table([pa.array(index.features), owners.cast(SCHEMA.field("evaluations").type), pa.array(is_boilerplate)], schema=SCHEMA)
-    write_table(out, INDEX_FILE, table)
-    stats = {entry.name: EvaluationStats(items=entry.items, texts=entry.texts, features=len(entry.features)) for entry in gathered}
+    write_index(index, is_boilerplate, out)
+    stats = stats_of(index, gathered)
     out.write_json(
         EVALUATIONS_FILE,
         {
             "evaluations": [{"name": name, **stats[name].model_dump()} for name in stats],
             "missing": missing,
-            "ngram_tokens": config.ngram_tokens,
-            "short_paragraph_tokens": config.short_paragraph_tokens,
+            "ngram_words": config.ngram_words,
+            "function_tokens": config.function_tokens,
         },
     )
     return EvaluationNgramsStats(
-        features=len(index.features), boilerplate_features=int(is_boilerplate.sum()), evaluations=stats, missing=tuple(missing)
+        features=len(index.features),
+        boilerplate_features=int(is_boilerplate.sum()),
+        passages=index.passages.num_rows,
+        evaluations=stats,
+        missing=tuple(missing),
     )
 
 
-@dataclass
-class Gathered:
-    """One evaluation's distinct features, ascending, and what they were made of."""
+def merge(gathered: Sequence[Gathered], config: EvaluationNgramsConfig) -> PassageIndex:
+    """One sorted index of all features, each with its passages; without those that too many passages share.
 
-    name: str
-    items: int = 0
-    texts: int = 0
-    features: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-
-    def add_items(self, texts: pa.Array, ngram_tokens: int, short_paragraph_tokens: int) -> None:
-        """Add evaluation texts: their n-grams, or their short paragraphs where they have nothing longer.
-
-        A short paragraph beside longer ones ("Options:", "from typing import List") identifies no item.
-        """
-        counts = self.add_ngrams(texts, ngram_tokens)
-        short = TextColumn.of(texts.filter(pa.array(counts == 0)))
-        found, _ = features_of_column(short, ngram_tokens, short_paragraph_tokens)
-        self.features = np.union1d(self.features, found)
-
-    def add_ngrams(self, texts: pa.Array, ngram_tokens: int) -> NDArray[np.int64]:
-        """Add the n-grams of texts; returns how many each text has."""
-        found, starts = features_of_column(TextColumn.of(texts), ngram_tokens, ngram_tokens)
-        self.features = np.union1d(self.features, found)
-        self.texts += len(texts)
-        return np.diff(starts)
-
-
-def gather_sets(config: EvaluationNgramsConfig, out: Writer) -> tuple[list[Gathered], list[str]]:
-    """Features of the configured sets, and the names of the optional ones without files."""
-    gathered, missing, broken = [], [], []
-    for evaluation in config.evaluations:
-        if not files_of(evaluation):
-            if evaluation.required:
-                broken.append(f"{evaluation.name} has no file {evaluation.glob} below {evaluation.root}")
-            missing.append(evaluation.name)
-            continue
-        if evaluation.observed and observe(evaluation) != evaluation.observed:
-            broken.append(f"{evaluation.name} below {evaluation.root} changed since this build was planned")
-            continue
-        found = gather_set(evaluation, config, out)
-        if evaluation.required and not len(found.features):
-            broken.append(f"{evaluation.name}: the fields {', '.join(evaluation.fields)} give no features in {found.items} items")
-        gathered.append(found)
-    if broken:
-        raise EvaluationError(
-            f"evaluations that must be guarded can't be: {'; '.join(broken)}. "
-            "Provide them, plan again, or set required: false to train unguarded"
-        )
-    return gathered, missing
-
-
-def gather_set(evaluation: EvaluationSet, config: EvaluationNgramsConfig, out: Writer) -> Gathered:
-    gathered = Gathered(evaluation.name)
-    waiting: list[str] = []
-    for path in files_of(evaluation):
-        for item in items_of(path):
-            gathered.items += 1
-            waiting.extend(text for name in evaluation.fields for text in texts_of(item, name))
-            if len(waiting) >= TEXTS_PER_BATCH:
-                gathered.add_items(pa.array(waiting, pa.string()), config.ngram_tokens, config.short_paragraph_tokens)
-                waiting.clear()
-                out.progress(gathered.items, None, "items")
-    gathered.add_items(pa.array(waiting, pa.string()), config.ngram_tokens, config.short_paragraph_tokens)
-    return gathered
-
-
-def gather_held_out(source: str, normalized: Artifact, config: EvaluationNgramsConfig, out: Writer) -> Gathered:
-    """Features of a source's held-out documents: n-grams alone, for a short line is not a leak of a document."""
-    gathered = Gathered(f"{HELD_OUT_FOLDER}{source}")
-    for texts in _held_out_texts(normalized, config.batch_rows):
-        gathered.items += len(texts)
-        gathered.add_ngrams(texts, config.ngram_tokens)
-        out.progress(gathered.items, None, "held-out documents")
-    return gathered
-
-
-def _held_out_texts(normalized: Artifact, batch_rows: int) -> Iterator[pa.Array]:
-    for name in shard_names(normalized):
-        for batch in read_batches(normalized, name, ["text", "is_held_out"], batch_rows):
-            texts = batch["text"].filter(batch["is_held_out"])
-            if len(texts):
-                yield texts
-
-
-def merge(gathered: list[Gathered], config: EvaluationNgramsConfig) -> FeatureIndex:
-    """One sorted index of all features, each with its owners."""
-    features = np.concatenate([np.zeros(0, np.uint64), *(entry.features for entry in gathered)])
-    owners = np.concatenate([np.zeros(0, np.int32), *(np.full(len(entry.features), n, np.int32) for n, entry in enumerate(gathered))])
-    order = np.lexsort((owners, features))
-    unique, firsts = np.unique(features[order], return_index=True)
-    return FeatureIndex(
-        features=unique,
-        owner_offsets=np.append(firsts, len(features)).astype(np.int32),
-        owners=owners[order].astype(np.int32),
-        is_boilerplate=np.zeros(len(unique), bool),
+    Evaluations and held-out documents are counted apart, so no evaluation loses its guard to many documents that quote it.
+    """
+    parts = [(number, part) for number, entry in enumerate(gathered) for part in entry.parts]
+    table = pa.concat_tables([PASSAGES.empty_table(), *(_rows_of(number, part) for number, part in parts)]).combine_chunks()
+    is_held_out = np.array([entry.name.startswith(HELD_OUT_FOLDER) for entry in gathered] or [False])[table["evaluation"].to_numpy()]
+    features = np.concatenate([np.zeros(0, np.uint64), *(part.features for _, part in parts)])
+    sizes = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.starts) for _, part in parts)])
+    heads = np.concatenate([np.zeros(0, np.uint64), *(part.heads for _, part in parts)])
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    is_template = table["holders"].to_numpy() > config.max_sharing
+    features, owners = _distinct(features[~is_template[owners]], owners[~is_template[owners]])
+    _, entry = np.unique(features, return_inverse=True)
+    group = 2 * entry + is_held_out[owners]
+    kept = np.bincount(group, minlength=1)[group] <= config.max_sharing
+    features, owners = features[kept], owners[kept]
+    entries, lengths = _with_heads(features, owners, heads, table["words"].to_numpy())
+    return PassageIndex(
+        features=entries,
+        lengths=lengths,
+        owner_offsets=np.append(np.searchsorted(features, entries), len(features)).astype(np.int64),
+        owners=owners,
+        is_boilerplate=np.zeros(len(entries), bool),
+        passages=table,
         evaluations=tuple(entry.name for entry in gathered),
-        ngram_tokens=config.ngram_tokens,
-        short_paragraph_tokens=config.short_paragraph_tokens,
+        ngram_words=config.ngram_words,
+        function_tokens=config.function_tokens,
     )
 
 
-def find_boilerplate(index: FeatureIndex, normalized: Artifacts, config: EvaluationNgramsConfig, out: Writer) -> NDArray[np.bool_]:
+def _rows_of(evaluation: int, part: Passages) -> pa.Table:
+    kinds = pa.array(KINDS).take(pa.array(part.kinds))
+    number = np.full(len(part.kinds), evaluation)
+    columns = [pa.array(number), part.items, part.fields, kinds, pa.array(part.words), pa.array(part.holders)]
+    return pa.table(columns, names=PASSAGES.names).cast(PASSAGES)
+
+
+def _distinct(features: NDArray[np.uint64], owners: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Each pair once, by feature and then by owner."""
+    order = np.lexsort((owners, features))
+    features, owners = features[order], owners[order]
+    first = np.ones(len(features), bool)
+    first[1:] = (features[1:] != features[:-1]) | (owners[1:] != owners[:-1])
+    return features[first], owners[first]
+
+
+def _with_heads(
+    features: NDArray[np.uint64], owners: NDArray[np.int64], heads: NDArray[np.uint64], words: NDArray[np.int32]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
+    """The features and the heads of short passages as one ascending array, and the lengths of the passages that each begins."""
+    short = np.unique(owners[heads[owners] != 0])
+    entries = np.union1d(features, heads[short])
+    lengths = np.zeros(len(entries), np.uint16)
+    np.bitwise_or.at(lengths, np.searchsorted(entries, heads[short]), np.left_shift(1, words[short]).astype(np.uint16))
+    return entries, lengths
+
+
+def write_index(index: PassageIndex, is_boilerplate: NDArray[np.bool_], out: Writer) -> None:
+    """Write both files."""
+    owners = pa.ListArray.from_arrays(pa.array(index.owner_offsets.astype(np.int32)), pa.array(index.owners.astype(np.int32)))
+    columns = [pa.array(index.features), pa.array(index.lengths), owners.cast(FEATURES.field("passages").type), pa.array(is_boilerplate)]
+    write_table(out, FEATURES_FILE, pa.table(columns, schema=FEATURES))
+    write_table(out, PASSAGES_FILE, index.passages)
+
+
+def stats_of(index: PassageIndex, gathered: Sequence[Gathered]) -> dict[str, EvaluationStats]:
+    """What each evaluation gave, by name."""
+    evaluation = index.passages["evaluation"].to_numpy()
+    count = max(1, len(gathered))
+    passages = np.bincount(evaluation, minlength=count)
+    guarded = np.bincount(evaluation[np.unique(index.owners)], minlength=count)
+    entries = np.repeat(np.arange(len(index.features)), np.diff(index.owner_offsets))
+    features = np.bincount(np.unique(np.stack([evaluation[index.owners], entries]), axis=1)[0].astype(np.int64), minlength=count)
+    return {
+        entry.name: EvaluationStats(
+            items=entry.items,
+            texts=entry.texts,
+            passages=int(passages[number]),
+            guarded=int(guarded[number]),
+            features=int(features[number]),
+        )
+        for number, entry in enumerate(gathered)
+    }
+
+
+def find_boilerplate(index: PassageIndex, normalized: Artifacts, config: EvaluationNgramsConfig, out: Writer) -> NDArray[np.bool_]:
     """Entries that many train documents of many sources have: speeches, licences, formulas everyone quotes.
 
     A feature that is frequent in fewer sources stays a leak.
@@ -189,10 +173,11 @@ def find_boilerplate(index: FeatureIndex, normalized: Artifacts, config: Evaluat
     sources_with = np.zeros(len(index.features), np.int64)
     if len(normalized) < config.boilerplate_sources or not len(index.features):
         return sources_with > 0
+    matcher = Matcher(index)
     for done, source in enumerate(sorted(normalized)):
         counts = np.zeros(len(index.features), np.int64)
         for texts in sampled_train_texts(normalized[source], config.boilerplate_sample_documents, config.batch_rows):
-            index.count_documents(TextColumn.of(texts), counts)
+            matcher.count_documents(TextColumn.of(texts), counts)
             out.progress(done, len(normalized), "sources searched for boilerplate")
         sources_with += counts >= config.boilerplate_documents
     return sources_with >= config.boilerplate_sources

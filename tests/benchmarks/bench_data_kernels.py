@@ -6,18 +6,22 @@ Input: the standard library's source, cut into documents of about 2,700 characte
 process; each row is the better of two rounds, interleaved.
 """
 
+import json
 import sysconfig
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 
-from ops.config import EvaluationNgramsConfig, MinhashConfig
-from ops.decontaminate.flag import meanings_of, overlaps_of
-from ops.decontaminate.index import Gathered, merge
+from infra.artifacts.writer import Writer
+from ops.config import EvaluationNgramsConfig, EvaluationSet, MinhashConfig
+from ops.decontaminate.gather import gather_sets
+from ops.decontaminate.index import merge
+from ops.decontaminate.match import Matcher, Standard
 from ops.dedup.minhash import Hasher
 from ops.hashing import definition
 from ops.hashing.columns import TextColumn
@@ -78,18 +82,22 @@ def _datasketch(texts: list[str]) -> None:
 
 
 def decontamination_candidates(texts: list[str]) -> list[Candidate]:
-    evaluation = Gathered("quiz")
-    evaluation.add_ngrams(pa.array(texts[::40]), 13)
-    index = merge([evaluation], EvaluationNgramsConfig())
-    meanings, known = meanings_of(index, index.is_boilerplate), set(index.features.tolist())
-    return [
-        (
-            "seaway kernel",
-            DOCUMENTS,
-            lambda some: overlaps_of(index, meanings, TextColumn.of(pa.array(some)), np.zeros(len(some), int), 0.5),
-        ),
-        ("python twin", 60, lambda some: [[f in known for _, f in definition.paragraph_features(text, 13, 3)] for text in some]),
-    ]
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "quiz.jsonl").write_text("".join(json.dumps({"q": text}) + "\n" for text in texts[::40]))
+        config = EvaluationNgramsConfig(evaluations=(EvaluationSet(name="quiz", root=folder, fields=("q",)),))
+        gathered, _ = gather_sets(config, Writer(f"{folder}/attempt", scratch_url=f"{folder}/scratch"))
+    index = merge(gathered, config)
+    matcher, known = Matcher(index), set(index.features.tolist())
+    standard = Standard.of(index, index.is_boilerplate)
+
+    def look_up(some: list[str]) -> None:
+        matcher.coverage(matcher.hits(TextColumn.of(pa.array(some))), np.zeros(len(some), int), standard)
+
+    def look_up_in_python(some: list[str]) -> None:
+        for text in some:
+            [feature in known for feature in definition.windows(definition.word_units(text.lower()), 13)]
+
+    return [("seaway kernel", DOCUMENTS, look_up), ("python twin", 60, look_up_in_python)]
 
 
 def quality_candidates() -> list[Candidate]:

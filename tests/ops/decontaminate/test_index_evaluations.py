@@ -9,37 +9,71 @@ from pydantic import ValidationError
 
 from ops.config import EvaluationNgramsConfig, EvaluationSet
 from ops.decontaminate.evaluations import EvaluationError, items_of, observe, texts_of
-from ops.decontaminate.features import FeatureIndex
 from ops.decontaminate.index import index_evaluations
+from ops.decontaminate.lookup import PassageIndex
 from ops.hashing import definition
 from tests.builders import run_program
 from tests.ops.decontaminate.items import evaluation_set, prose
 from tests.ops.normalized import normalized
 
 
-def build(directory: Path, *sets: EvaluationSet, **fields: object) -> FeatureIndex:
+def build(directory: Path, *sets: EvaluationSet, **fields: object) -> PassageIndex:
     config = EvaluationNgramsConfig.model_validate({"evaluations": sets, **fields})
-    return FeatureIndex.read(run_program(index_evaluations, config, directory / "index", normalized={}))
+    return PassageIndex.read(run_program(index_evaluations, config, directory / "index", normalized={}))
+
+
+def features_of(text: str) -> set[int]:
+    """Of a text of lower-case words: every window of 13, or the whole where it is shorter."""
+    return set(definition.windows(definition.word_units(text), 13))
+
+
+def owners_of(index: PassageIndex) -> dict[int, set[str]]:
+    """Feature -> the evaluations that have it; heads, which nobody has, are left out."""
+    evaluation = index.passages["evaluation"].to_pylist()
+    found = {}
+    for n, feature in enumerate(index.features.tolist()):
+        owners = index.owners[index.owner_offsets[n] : index.owner_offsets[n + 1]]
+        if len(owners):
+            found[feature] = {index.evaluations[evaluation[owner]] for owner in owners}
+    return found
 
 
 def test_the_index_is_the_sorted_set_of_all_features_with_their_owners(tmp_path: Path) -> None:
-    texts = {"one": [prose(1, 30), "A short question here?"], "two": [prose(1, 30), prose(2, 20) + "\n\n" + prose(3, 25), prose(4, 12)]}
+    texts = {"one": [prose(1, 30), "a short question here"], "two": [prose(1, 30), prose(2, 20) + "\n\n" + prose(3, 25), prose(4, 12)]}
     index = build(tmp_path, *(evaluation_set(tmp_path / name, name, rows) for name, rows in texts.items()))
     owners: dict[int, set[str]] = {}
     for name, rows in texts.items():
         for text in rows:
-            for _, feature in definition.paragraph_features(text, 13, 3):
-                owners.setdefault(feature, set()).add(name)
-    assert index.features.tolist() == sorted(owners)
-    assert [index.owners_of([place]) for place in range(len(owners))] == [sorted(owners[f]) for f in sorted(owners)]  # type: ignore[arg-type]
+            for paragraph in text.split("\n\n"):
+                for feature in features_of(paragraph):
+                    owners.setdefault(feature, set()).add(name)
+    assert owners_of(index) == owners
+    assert index.features.tolist() == sorted(set(index.features.tolist()))
+
+
+def test_a_shared_feature_weighs_less_for_each_passage(tmp_path: Path) -> None:
+    start = prose(1, 13)
+    index = build(tmp_path, evaluation_set(tmp_path / "e", "quiz", [start, *(f"{start} {prose(n, 1)}" for n in (2, 3))]))
+    place = index.features.tolist().index(next(iter(features_of(start))))
+    weights = index.weights[index.owner_offsets[place] : index.owner_offsets[place + 1]]
+    assert [weight / index.weights.max() for weight in weights] == [1 / 3] * 3
+
+
+def test_what_too_many_items_share_guards_nobody_and_is_counted(tmp_path: Path) -> None:
+    start = prose(1, 20)
+    rows = [f"{start} {prose(100 + n, 2)}" for n in range(17)] + ["the same question again"] * 17 + ["another question entirely here"] * 16
+    folder = tmp_path / "e"
+    config = EvaluationNgramsConfig(evaluations=(evaluation_set(folder, "quiz", rows),))
+    stats = run_program(index_evaluations, config, tmp_path / "out", normalized={}).stats["evaluations"]["quiz"]
+    assert (stats["items"], stats["texts"], stats["passages"], stats["guarded"]) == (50, 19, 19, 18)
+    index = build(tmp_path, evaluation_set(folder, "quiz", rows))
+    assert not features_of(start) & set(owners_of(index))
 
 
 def test_short_paragraphs_count_only_where_an_item_has_nothing_longer(tmp_path: Path) -> None:
-    long, short = prose(1, 30), ["Choose one of these:", "all of the above"]
+    long, short = prose(1, 30), ["choose one of these", "all of the above"]
     index = build(tmp_path, evaluation_set(tmp_path / "e", "quiz", ["\n\n".join([short[0], long]), "\n\n".join(short)]))
-    expected = [definition.window_hash(definition.word_units(text)) for text in short]
-    expected += [feature for _, feature in definition.paragraph_features(long, 13, 13)]
-    assert index.features.tolist() == sorted(expected)
+    assert set(owners_of(index)) == features_of(long) | features_of(" ".join(short))
 
 
 def test_missing_required_sets_fail_the_build_and_are_all_named(tmp_path: Path) -> None:
@@ -112,7 +146,9 @@ def test_a_file_of_unknown_kind_is_refused(tmp_path: Path) -> None:
 def test_held_out_rows_of_every_source_are_evaluations(tmp_path: Path) -> None:
     sources = {name: normalized(tmp_path / name, [prose(1, 30)], held_out=[prose(n, 30)]) for n, name in enumerate(("a", "b"), 2)}
     stats = run_program(index_evaluations, EvaluationNgramsConfig(), tmp_path / "out", normalized=sources).stats
-    assert stats["evaluations"] == {f"held_out/{name}": {"items": 1, "texts": 1, "features": 18} for name in ("a", "b")}
+    assert stats["evaluations"] == {
+        f"held_out/{name}": {"items": 1, "texts": 1, "passages": 1, "guarded": 1, "features": 18} for name in ("a", "b")
+    }
 
 
 def test_names_of_held_out_evaluations_cannot_be_taken() -> None:
@@ -124,3 +160,16 @@ def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
     quiz = EvaluationSet(name="quiz", root=str(tmp_path), fields=("q",))
     with pytest.raises(ValidationError, match="occur twice: quiz"):
         EvaluationNgramsConfig(evaluations=(quiz, quiz))
+
+
+def test_a_set_that_guards_nothing_is_refused() -> None:
+    with pytest.raises(ValidationError, match="name at least one of fields, answers and code"):
+        EvaluationSet(name="quiz", root="x")
+
+
+def test_many_held_out_documents_that_quote_an_item_leave_it_guarded(tmp_path: Path) -> None:
+    question = prose(1, 30)
+    sources = {"a": normalized(tmp_path / "a", [], held_out=[f"{question} {prose(n, 20)}" for n in range(20)])}
+    config = EvaluationNgramsConfig(evaluations=(evaluation_set(tmp_path / "e", "quiz", [question]),))
+    index = PassageIndex.read(run_program(index_evaluations, config, tmp_path / "out", normalized=sources))
+    assert {tuple(owners_of(index)[feature]) for feature in features_of(question)} == {("quiz",)}
