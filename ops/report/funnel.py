@@ -8,6 +8,17 @@ from infra.artifacts.artifact import Artifact
 from ops.attrition import Attrition, Outcome
 from ops.cache import Ledger
 
+STEPS = {
+    Outcome.CONTAMINATED: "not contaminated",
+    Outcome.FUZZY: "no fuzzy duplicate",
+    Outcome.EXACT: "no exact duplicate",
+    Outcome.LANGUAGE: "of a wanted language",
+    Outcome.QUALITY: "of enough quality",
+    Outcome.HELD_OUT_DUPLICATE: "no held-out duplicate",
+    Outcome.HELD_OUT: "not held out",
+}
+"""What is left after each outcome was taken away."""
+
 
 class SourceFunnel(BaseModel):
     """One source. `records` = `rejected` + `extracted`; `extracted` = `blank` + `copies` + `distinct`; the outcomes sum to `distinct`."""
@@ -31,10 +42,10 @@ class SourceFunnel(BaseModel):
         """How many documents are left after each step, from the records on."""
         left = self.documents.read
         steps = [("records", self.records), ("extracted", self.extracted), ("distinct", left)]
-        for outcome in Outcome:
-            if outcome is not Outcome.OUT and (lost := getattr(self.documents, outcome.name.lower())):
+        for outcome, title in STEPS.items():
+            if lost := getattr(self.documents, outcome.name.lower()):
                 left -= lost
-                steps.append((f"less {spoken(outcome)}", left))
+                steps.append((title, left))
         return [*steps, (spoken(Outcome.OUT), self.documents.out)]
 
 

@@ -1,12 +1,14 @@
 """The part of a text that is shown, and what is marked in it: where an evaluation's text stands, what two texts share."""
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
 Kind = Literal["reason", "shared", "only"]
 WORD = re.compile(r"\S+")
+CONTEXT_WORDS = 24  # shown before the first difference: two lines
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ def around(text: str, spans: list[tuple[int, int]], chars: int) -> Passage:
 
 
 def side_by_side(removed: str, kept: str, chars: int) -> tuple[Passage, Passage]:
-    """The beginnings of two texts, with the words marked that they share, and those that one has alone."""
-    one, two = removed[:chars], kept[:chars]
+    """The parts of two texts where they first differ, with the words marked that they share, and those that one has alone."""
+    start_one, start_two = _before_the_difference(removed, kept, chars)
+    one, two = removed[start_one : start_one + chars], kept[start_two : start_two + chars]
     words_one, words_two = list(WORD.finditer(one)), list(WORD.finditer(two))
     matcher = SequenceMatcher(None, [word[0] for word in words_one], [word[0] for word in words_two], autojunk=False)
     same_one, same_two = [False] * len(words_one), [False] * len(words_two)
@@ -60,9 +63,19 @@ def side_by_side(removed: str, kept: str, chars: int) -> tuple[Passage, Passage]
         same_one[at_one : at_one + size] = [True] * size
         same_two[at_two : at_two + size] = [True] * size
     return (
-        Passage(one, 0, len(removed), _runs(words_one, same_one)),
-        Passage(two, 0, len(kept), _runs(words_two, same_two)),
+        Passage(one, start_one, len(removed), _runs(words_one, same_one)),
+        Passage(two, start_two, len(kept), _runs(words_two, same_two)),
     )
+
+
+def _before_the_difference(one: str, two: str, chars: int) -> tuple[int, int]:
+    """Where to begin: at the texts' beginnings, or some words before the first that differs if that would not be shown."""
+    recent: deque[tuple[int, int]] = deque([(0, 0)], maxlen=CONTEXT_WORDS)
+    for word_one, word_two in zip(WORD.finditer(one), WORD.finditer(two), strict=False):
+        if word_one[0] != word_two[0]:
+            return recent[0] if word_one.end() > chars or word_two.end() > chars else (0, 0)
+        recent.append((word_one.start(), word_two.start()))
+    return 0, 0  # one text is the other's beginning
 
 
 def _runs(words: list[re.Match[str]], same: list[bool]) -> tuple[Mark, ...]:

@@ -147,7 +147,9 @@ def _reason(outcome: Outcome, said: Mapping[str, Mapping[str, Any]], rule: Store
         case Outcome.EXACT | Outcome.FUZZY | Outcome.HELD_OUT_DUPLICATE:
             row = said["fuzzy"] if said["fuzzy"]["is_duplicate"] else said["exact"]
             share = f"{row['containment']:.1%} of its word 3-grams" if row.get("containment") is not None else "all of its text"
-            return f"{share} stand in {row.get('survivor_id') or 'another document'} of {row.get('survivor_source') or 'some source'}"
+            return (
+                f"{share} stand in {(row.get('survivor_id') or 'another document')[:12]} of {row.get('survivor_source') or 'some source'}"
+            )
         case Outcome.LANGUAGE:
             return f"{said['language']['language']} at {said['language']['score']:.2f}; kept are {', '.join(rule.languages)}"
         case Outcome.QUALITY:

@@ -35,6 +35,7 @@ tr.total td { font-weight: 600; border-bottom: none; }
 .bar i { display: block; min-width: 1px; }
 .steps { display: grid; grid-template-columns: max-content 1fr max-content; gap: 6px 14px; align-items: center;
   font-variant-numeric: tabular-nums; }
+.steps > :nth-child(3n) { text-align: right; }
 .steps .track { background: var(--raised); border-radius: 4px; height: 16px; }
 .steps .track i { display: block; height: 100%; border-radius: 4px; background: var(--out); }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 16px; margin: 10px 0 0; color: var(--dim); font-size: 13px; }
@@ -52,7 +53,7 @@ tr.total td { font-weight: 600; border-bottom: none; }
 .name { color: var(--dim); font-size: 12.5px; overflow-wrap: anywhere; margin-bottom: 6px; }
 .passage { white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate;
   font: 13px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "Noto Sans Mono", monospace;
-  max-height: 320px; overflow-y: auto; }
+  max-height: 440px; overflow-y: auto; }
 mark { color: inherit; border-radius: 3px; padding: 0 1px; background: none; } mark.reason { background: var(--reason); }
 mark.shared { background: var(--shared); } mark.only { background: var(--only); }
 @media (max-width: 760px) {

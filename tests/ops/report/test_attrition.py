@@ -115,8 +115,8 @@ def test_the_funnel_adds_up_from_records_to_tokens(report: Artifact):
     [funnel] = read_funnels(report)
     assert (funnel.records, funnel.extracted, funnel.distinct) == (15, 11, 8)
     assert funnel.steps == [
-        ("records", 15), ("extracted", 11), ("distinct", 8), ("less contaminated", 7), ("less fuzzy", 5), ("less language", 4),
-        ("less quality", 3), ("less held out", 2), ("to train on", 2),
+        ("records", 15), ("extracted", 11), ("distinct", 8), ("not contaminated", 7), ("no fuzzy duplicate", 5),
+        ("of a wanted language", 4), ("of enough quality", 3), ("not held out", 2), ("to train on", 2),
     ]  # fmt: skip
     assert report.stats["documents_out"] == 2
     assert report.stats["tokens_out"] == 5

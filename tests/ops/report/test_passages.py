@@ -26,6 +26,15 @@ def test_words_that_only_one_text_has_are_told_from_shared_ones():
     assert marked(two, "only") == ["goes out"]
 
 
+def test_two_long_texts_are_shown_where_they_first_differ():
+    same = "word " * 5000
+    one, two = side_by_side(f"{same}noon today{same}", f"{same}dusk today{same}", 300)
+    assert marked(one, "only") == ["noon"]
+    assert marked(two, "only") == ["dusk"]
+    assert one.offset == two.offset > 20_000
+    assert marked(one, "shared")[0].startswith("word word")
+
+
 @given(st.text(max_size=80), st.lists(st.tuples(st.integers(-5, 200), st.integers(-5, 200)), max_size=5), st.integers(1, 60))
 def test_marks_are_ascending_disjoint_and_inside_whatever_the_spans(text: str, spans: list[tuple[int, int]], chars: int):
     passage = around(text, spans, chars)
@@ -41,3 +50,4 @@ def test_shared_words_are_the_same_on_both_sides(one: str, two: str):
     assert words[0] == words[1]
     everything = [word for mark in left.marks for word in left.text[mark.start : mark.end].split()]
     assert everything == left.text.split()
+    assert one[left.offset : left.offset + len(left.text)] == left.text
