@@ -87,10 +87,11 @@ def _build(spec: Spec, store: ArtifactStore, progress: Reporter, pulse: Pulse) -
     store.clear(job.address, spec.uid)
     out = store.writer(job.address, spec.uid, progress, saved)
     with _shared_programs(), ThreadPoolExecutor(1) as beside:  # asking git and the host takes 0.2 s that the program needn't wait for
-        provenance = beside.submit(lambda: capture(config, attempts(job.address)))
+        known_at_start = beside.submit(capture, config)  # and nothing of storage: weeks of work must not hang on a read at their start
         stats = program(config, **inputs, out=out)
     progress.finish()
-    return store.publish(job.address, out, recipe=job.recipe, payload=job.payload, stats=stats, lease=lease, provenance=provenance.result())
+    provenance = known_at_start.result().model_copy(update={"attempts": tuple(attempts(job.address))})
+    return store.publish(job.address, out, recipe=job.recipe, payload=job.payload, stats=stats, lease=lease, provenance=provenance)
 
 
 def _shared_programs() -> AbstractContextManager[None]:

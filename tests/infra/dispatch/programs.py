@@ -217,3 +217,26 @@ def compile_once(config: CompileConfig, out: Writer) -> CompileStats:
     path.write_bytes(b"compiled")
     out.write_json("nothing.json", [])
     return CompileStats(found=int(found))
+
+
+class TellConfig(ProgramConfig):
+    """How many steps, and where to meet the test after the second."""
+
+    steps: int = 5
+    gate: str | None = execution_only(None)
+
+
+class TellStats(Stats):
+    steps: int
+
+
+@program(version="1")
+def tell(config: TellConfig, out: Writer) -> TellStats:
+    """Write a line a step, all at the end; needs no storage before."""
+    for step in range(config.steps):
+        if config.gate is not None:
+            _pass(Path(config.gate), step, 2)
+        out.progress(step + 1, config.steps, "steps")
+    with out.open("told.txt") as stream:
+        stream.write(b"".join(b"step %d\n" % step for step in range(config.steps)))
+    return TellStats(steps=config.steps)

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,11 +23,25 @@ READY_WITHIN_S = 90  # 3 s on an idle machine; a busy one took 17 s
 SERVICES = ("master", "volume", "filer", "s3")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Seaweed:
-    """A running server. `environment` points S3 clients at it."""
+    """A server on a disk of its own. `environment` points S3 clients at it."""
 
     endpoint: str
+    command: Sequence[str]
+    log: Path
+    process: "subprocess.Popen[bytes]" = field(init=False)
+
+    def start(self) -> None:
+        """Start it, on whatever its disk holds, and wait until it serves."""
+        with self.log.open("ab") as stream:
+            self.process = subprocess.Popen(self.command, stdout=stream, stderr=stream, stdin=subprocess.DEVNULL)
+        _wait_for_a_put(self)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -76,17 +90,13 @@ def seaweed() -> Iterator[Seaweed]:
     program = _program()
     folder = Path(tempfile.mkdtemp(prefix="seaweed-"))  # short: it holds sockets
     ports = _free_ports(8)
-    log = folder / "log"
+    server = Seaweed(f"http://127.0.0.1:{ports[6]}", _command(program, folder, ports), folder / "log")
     try:
-        with log.open("wb") as stream:
-            server = subprocess.Popen(_command(program, folder, ports), stdout=stream, stderr=stream, stdin=subprocess.DEVNULL)
         try:
-            running = Seaweed(f"http://127.0.0.1:{ports[6]}")
-            _wait_for_a_put(running, server, log)
-            yield running
+            server.start()
+            yield server
         finally:
             server.kill()  # SIGTERM waits for its clients; nothing here is worth keeping
-            server.wait()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         for service, port in zip(SERVICES, ports[1::2], strict=True):  # the only files it puts outside its folder
@@ -133,12 +143,12 @@ def _free_ports(count: int) -> list[int]:
         return [int(one.getsockname()[1]) for one in sockets]
 
 
-def _wait_for_a_put(running: Seaweed, server: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for_a_put(server: Seaweed) -> None:
     """Listening is not serving: the first put may have to wait for a volume."""
-    client = s3_client(running.endpoint)
+    client = s3_client(server.endpoint)
     deadline = time.monotonic() + READY_WITHIN_S
     last: Exception | None = None
-    while time.monotonic() < deadline and server.poll() is None:
+    while time.monotonic() < deadline and server.process.poll() is None:
         try:
             with suppress(client.exceptions.BucketAlreadyExists, client.exceptions.BucketAlreadyOwnedByYou):
                 client.create_bucket(Bucket=BUCKET)
@@ -149,4 +159,4 @@ def _wait_for_a_put(running: Seaweed, server: subprocess.Popen[bytes], log: Path
         else:
             client.close()
             return
-    raise AssertionError(f"SeaweedFS did not take a put in {READY_WITHIN_S} s ({last}); its log ends:\n{log.read_text()[-2000:]}")
+    raise AssertionError(f"SeaweedFS did not take a put in {READY_WITHIN_S} s ({last}); its log ends:\n{server.log.read_text()[-2000:]}")
