@@ -16,6 +16,7 @@ from infra.archive.filesystem import ArchiveFileSystem
 from infra.archive.manifest import Manifest, Tombstone
 from infra.archive.snapshot import Snapshot
 from infra.archive.transaction import SHARD_BYTES, Transaction, minted, now
+from infra.archive.upkeep import keep_up
 
 
 class Archive:
@@ -24,11 +25,14 @@ class Archive:
     Args:
         url: where it lies or shall lie: a folder of its own, on a local path, `memory://`, `s3://` or `users://`.
         writer: who writes, for people who read manifests.
+        compacts: whether commits of this object compact what they make due (infra.archive.upkeep). Without, call `compact` now and
+            then: a manifest names every shard.
     """
 
-    def __init__(self, url: str, writer: str = "") -> None:
+    def __init__(self, url: str, writer: str = "", *, compacts: bool = True) -> None:
         self._chain = Chain(url)
         self._writer = writer
+        self._compacts = compacts
 
     @property
     def url(self) -> str:
@@ -41,7 +45,9 @@ class Archive:
             PermanentStorageError: this storage has no conditional create, or can't be written.
         """
         self._chain.begin()
-        return Transaction(self._chain, self._writer)
+        if not self._compacts:
+            return Transaction(self._chain, self._writer)
+        return Transaction(self._chain, self._writer, lambda number: keep_up(self._chain, number, self._writer))
 
     def snapshot(self) -> Snapshot:
         """The archive as it is now.

@@ -7,6 +7,7 @@ After `::` stands where the archive lies (fsspec's way to put one filesystem on 
 archive that it was read from: `Archive.open`. Each filesystem pins the newest snapshot when it is first used.
 """
 
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +50,11 @@ class ArchiveFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
         if not path or any(name.startswith(f"{path}/") for name in self._files) or path in ("blobs", "tables"):
             return {"name": path, "type": "directory", "size": 0}
         raise FileNotFoundError(f"archive://{path}: {self.snapshot.url} has nothing of this name in commit {self.snapshot.number}")
+
+    def modified(self, path: str) -> datetime:
+        """The same for ever, as the files are; DuckDB asks."""
+        self.info(path)
+        return datetime.fromtimestamp(0, UTC)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         path = self._strip_protocol(path)

@@ -1,6 +1,6 @@
 """Transactions: rows and blobs of several tables, committed by one manifest or not at all."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -40,11 +40,15 @@ class Transaction:
 
     As a context manager it commits at the end of the block, and drops everything if the block raises.
     Files lie under `commit-{uid}/` of the archive, seen by nobody before the manifest names them.
+
+    Args:
+        on_commit: called with the number of the commit once everything is visible.
     """
 
-    def __init__(self, chain: Chain, writer: str) -> None:
+    def __init__(self, chain: Chain, writer: str, on_commit: Callable[[int], object] = lambda number: None) -> None:
         self.uid = minted()
         self._chain, self._writer, self._at = chain, writer, now()
+        self._on_commit = on_commit
         self._folder = f"{COMMIT_PREFIX}{self.uid}"
         self._url = f"{chain.url}/{self._folder}"
         self._out = Writer(self._url, scratch_url=f"{self._url}/scratch")
@@ -140,10 +144,12 @@ class Transaction:
         try:
             if not self._tables:
                 return self._chain.latest().number
-            return self._chain.extend(self.uid, self._added_to)
+            number = self._chain.extend(self.uid, self._added_to)
         except ArchiveError:
             self.discard()
             raise
+        self._on_commit(number)
+        return number
 
     def discard(self) -> None:
         """Drop everything, unless it is or may be committed."""

@@ -1,6 +1,7 @@
 """A small table and rows for it, as an evaluation would write them."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ ITEMS = Table(
     pa.schema([pa.field("task", pa.string()), pa.field("doc", pa.int64()), pa.field("text", pa.string())]),
     key=("task", "doc"),
 )
+NOW = timedelta(0)  # what was written before this moment is old
 GROWN = Table(ITEMS.name, ITEMS.schema.append(pa.field("score", pa.float64())), ITEMS.key)
 SCORED = Table(ITEMS.name, ITEMS.schema.append(pa.field("score", pa.string())), ITEMS.key)
 

@@ -76,7 +76,7 @@ class Archiving(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.url = f"memory://{uuid4().hex}/archive"
-        self.archives = [Archive(self.url, f"writer {number}") for number in range(WRITERS)]
+        self.archives = [Archive(self.url, f"writer {number}", compacts=False) for number in range(WRITERS)]
         self.archives[0].transaction()
         self.rows: list[Row] = []
         self.blobs: dict[str, int] = {}

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import duckdb
 import fsspec
 import polars as pl
 import pyarrow.parquet as pq
@@ -65,6 +66,13 @@ def test_shards_are_readable_through_it_by_any_reader_of_files(archive: Archive)
         assert pq.read_table(stream).column("doc").to_pylist() == [1, 2]
     with fsspec.open(url, "rb") as stream:
         assert pl.read_parquet(stream)["doc"].to_list() == [1, 2]
+
+
+def test_duckdb_reads_a_table_by_its_uri_once_it_knows_the_filesystem(archive: Archive) -> None:
+    with duckdb.connect() as connection:
+        connection.register_filesystem(fsspec.filesystem("archive", fo=archive.url))
+        query = "select doc, text from read_parquet('archive://tables/items/*.parquet', union_by_name=true) order by doc"
+        assert connection.sql(query).fetchall() == [(doc, f"question {doc} of gsm8k") for doc in (1, 2, 3)]
 
 
 def test_a_filesystem_shows_the_snapshot_that_was_the_newest_when_it_was_made(archive: Archive) -> None:

@@ -74,13 +74,13 @@ def test_every_row_of_eight_processes_is_there_once_though_one_is_killed(archive
         process.stdin.write("go\n")
         process.stdin.flush()
     assert far_enough.wait(240)
-    compacted = archive.compact()
+    archive.compact()  # beside the writers' own
     writers[-1].kill()
     assert [process.wait(240) for process in writers] == [0] * (PROCESSES - 1) + [-9]
     for listener in listeners:
         listener.join(60)
 
-    assert compacted >= 1
+    assert len(archive.snapshot().shard_urls("items")) < PROCESSES * COMMITS // 2, "the writers compacted"
     found = docs_in(archive)
     assert len(set(found)) == len(found)
     for number in range(PROCESSES - 1):
