@@ -20,12 +20,10 @@ import pyarrow.compute as pc
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.attributes import document_count
+from ops.attributes import map_attributes
 from ops.config import LanguageConfig
-from ops.dataflow.flow import Dataflow
-from ops.dataflow.shard import Shard, Tally, whole_shards
+from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
-from ops.shards import shard_names
 
 UNDETERMINED = "und"  # ISO 639-2's code for it
 SCHEMA = pa.schema([("id", pa.string()), ("language", pa.string()), ("score", pa.float32())])
@@ -53,10 +51,15 @@ def label_language(config: LanguageConfig, normalized: Artifact, out: Writer) ->
         LanguageModelError: the model on this machine is missing or not the one the config names.
     """
     load_model(config.model_sha256)  # before any shard, which would only say that it can't be done
-    flow = Dataflow(out, config.execution, document_count(normalized))
-    shards = whole_shards(normalized, shard_names(normalized), ["id", "text"])
-    labelled = flow.map("language", shards, LabelLanguage(config), Output(SCHEMA, batch_rows=config.batch_rows))
-    flow.publish(labelled)
+    labelled = map_attributes(
+        "language",
+        normalized,
+        out,
+        LabelLanguage(config),
+        columns=["id", "text"],
+        output=Output(SCHEMA, batch_rows=config.batch_rows),
+        execution=config.execution,
+    )
     tally = labelled.tally
     languages = {key.removeprefix(LANGUAGE): count for key, count in tally.items() if key.startswith(LANGUAGE)}
     return LanguageStats(

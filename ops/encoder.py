@@ -1,0 +1,150 @@
+"""Text columns to token ids, behind an interface: our kernel where it can, Hugging Face tokenizers everywhere.
+
+The kernel knows the tokenizers that `ops.tokenizer` trains: their pattern, byte-level BPE, nothing normalized. It gives the
+ids that the library gives (a test holds both side by side) at many times its speed, and reads Arrow buffers instead of
+Python strings. Any other tokenizer is the library's.
+"""
+
+import json
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+
+from ops.hashing.byte_pairs import encode_column, fill_pairs
+from ops.hashing.columns import TextColumn
+from ops.hashing.pieces import LETTER, LINE_END, NUMBER, SPACE
+from ops.tokenizer import PIECES
+from ops.windows import windows
+
+CODE_POINTS = 0x110000
+CACHE_SLOTS = 1 << 16  # of 32 bytes: 2 MB, a core's second-level cache; a megabyte of English has 25,000 different pieces
+WINDOW_CHARS = 32_768
+
+Ids = NDArray[np.int32]
+
+
+class Encoder(Protocol):
+    """Turns texts into ids without specials; `<|endoftext|>` in a text is text."""
+
+    def encode(self, texts: pa.Array) -> tuple[Ids, NDArray[np.int64]]:
+        """All rows' ids one behind the other, and [rows + 1] offsets into them."""
+
+
+class UnknownTokenizerError(ValueError):
+    """The kernel does not know this kind of tokenizer; the text says what is different."""
+
+
+def encoder_of(tokenizer_json: str) -> Encoder:
+    """The fastest encoder that gives this tokenizer's ids."""
+    try:
+        return KernelEncoder(tokenizer_json)
+    except UnknownTokenizerError:
+        return LibraryEncoder(tokenizer_json)
+
+
+class KernelEncoder:
+    """Byte-level BPE in a kernel. Keeps a cache of pieces, so one thread at a time may use it.
+
+    Raises:
+        UnknownTokenizerError: the tokenizer is of another kind.
+    """
+
+    def __init__(self, tokenizer_json: str) -> None:
+        described = json.loads(tokenizer_json)
+        _check_known(described)
+        vocabulary: dict[str, int] = described["model"]["vocab"]
+        merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in described["model"]["merges"]]
+        self._byte_ids = np.array([vocabulary[character] for character in byte_characters()], np.int32)
+        slots = 1 << max(4, (2 * len(merges)).bit_length())
+        self._pairs = np.zeros((slots, 2), np.uint64)
+        sides = np.array([(vocabulary[a], vocabulary[b], vocabulary[a + b]) for a, b in merges], np.int32).reshape(-1, 3)
+        left, right, merged = (np.ascontiguousarray(sides[:, side]) for side in range(3))
+        fill_pairs(left, right, merged, self._pairs)
+        self._cache = np.zeros((CACHE_SLOTS, 4), np.uint64)
+
+    def encode(self, texts: pa.Array) -> tuple[Ids, NDArray[np.int64]]:
+        column = TextColumn.of(texts)
+        ids = np.empty(int(column.offsets[-1] - column.offsets[0]), np.int32)
+        ends = np.empty(column.rows + 1, np.int64)
+        encode_column(
+            column.data,
+            column.offsets,
+            piece_classes(),
+            self._byte_ids,
+            self._pairs,
+            self._cache,
+            ids,
+            ends,
+        )
+        return ids[: ends[-1]], ends
+
+
+class LibraryEncoder:
+    """Hugging Face tokenizers, in windows that end where no piece does: its cost in a long text is otherwise quadratic."""
+
+    def __init__(self, tokenizer_json: str) -> None:
+        self._tokenizer = Tokenizer.from_str(tokenizer_json)
+        self._tokenizer.encode_special_tokens = True
+
+    def encode(self, texts: pa.Array) -> tuple[Ids, NDArray[np.int64]]:
+        parts = [self._ids_of(text) for text in texts.to_pylist()]
+        ends = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+        return np.concatenate([np.empty(0, np.int32), *parts]), ends
+
+    def _ids_of(self, text: str) -> Ids:
+        batch = [window for window, _ in windows(text, WINDOW_CHARS)]
+        encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+        return np.concatenate([np.array(encoding.ids, np.int32) for encoding in encodings])
+
+
+def byte_characters() -> list[str]:
+    """The character that stands for each byte in a byte-level vocabulary (GPT-2's): itself where it is printable."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+@cache
+def piece_classes() -> NDArray[np.uint8]:
+    """Bits of `pieces` by code point, asked of the tokenizers library itself: so its Unicode version is ours."""
+    codes = [code for code in range(CODE_POINTS) if not 0xD800 <= code < 0xE000]
+    characters = "".join(map(chr, codes))
+    classes = np.zeros(CODE_POINTS, np.uint8)
+    for bit, pattern in ((LETTER, r"[\p{L}\p{M}]"), (NUMBER, r"\p{N}"), (SPACE, r"\s"), (LINE_END, r"[\r\n]")):
+        others = normalizers.Replace(Regex(pattern), "").normalize_str(characters)
+        is_matched = np.ones(CODE_POINTS, np.bool_)
+        is_matched[0xD800:0xE000] = False
+        is_matched[[ord(character) for character in others]] = False
+        classes[is_matched] |= bit
+    classes.setflags(write=False)
+    return classes
+
+
+def _check_known(described: dict[str, Any]) -> None:
+    model, splitter = described["model"], described["pre_tokenizer"]
+    plain = dict.fromkeys(("dropout", "continuing_subword_prefix", "end_of_word_suffix"))
+    wanted = {"type": "BPE", "byte_fallback": False, "ignore_merges": False, **plain}
+    for name, value in wanted.items():
+        if (model.get(name) or value) != value:
+            raise UnknownTokenizerError(f"model.{name} is {model[name]!r}, not {value!r}")
+    if described["normalizer"] is not None:
+        raise UnknownTokenizerError(f"it normalizes text: {described['normalizer']}")
+    known = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(PIECES), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    probe = Tokenizer.from_str(json.dumps(described))
+    if splitter != json.loads(_with(probe, known).to_str())["pre_tokenizer"]:
+        raise UnknownTokenizerError(f"it cuts pieces by another pattern than PIECES: {splitter}")
+    if any(not token["special"] for token in described["added_tokens"]):
+        raise UnknownTokenizerError("it has added tokens that are not special")
+    if missing := [character for character in byte_characters() if character not in model["vocab"]]:
+        raise UnknownTokenizerError(f"its vocabulary lacks {len(missing)} of the 256 bytes")
+
+
+def _with(tokenizer: Tokenizer, pre_tokenizer: Any) -> Tokenizer:
+    tokenizer.pre_tokenizer = pre_tokenizer
+    return tokenizer
