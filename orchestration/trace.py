@@ -12,7 +12,7 @@ from ops.cache import Ledger, read_ledger
 from ops.trace.documents import TracedDocument, documents_with_id, documents_with_url, text_of
 from ops.trace.fate import Fate, fate_of
 from ops.trace.places import Place, places_of
-from ops.trace.records import StoredRecord, record_of
+from ops.trace.records import LostRecordError, StoredRecord, record_of
 from orchestration.errors import UntraceableError
 
 LABELS = ("language", "quality", "contamination")
@@ -96,11 +96,18 @@ def _trails(factory: Factory, documents: list[TracedDocument]) -> Iterator[Trail
         yield Trail(
             document,
             len(text_of(normalized, document)),
-            record_of(raw, document),
+            _record(raw, document),
             raw,
             None if document.is_copy else _fate(factory, document, normalized),
             [one for one in seen if one.place.id == document.id],
         )
+
+
+def _record(raw: Artifact, document: TracedDocument) -> StoredRecord:
+    try:
+        return record_of(raw, document)
+    except LostRecordError as error:
+        raise UntraceableError(f"{error}; the artifact was damaged, check it with `seaway replay 'raw[{document.source}]'`") from error
 
 
 def _fate(factory: Factory, document: TracedDocument, normalized: Artifact) -> Fate | None:

@@ -12,7 +12,7 @@ import httpx
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from infra.storage.errors import PermanentStorageError, TransientStorageError, storage_errors
+from infra.storage.errors import PermanentStorageError, TransientStorageError, http_status, storage_errors
 from infra.storage.filesystem import open_filesystem
 from ops.config import IndexSource
 from ops.crawl.listing import resolve_root
@@ -141,6 +141,10 @@ class StoredArchives:
                     chunk: bytes = self._chunk(path, at, upto)
                 except FileNotFoundError:
                     raise PermanentStorageError(f"can't read {url}: there is no such archive; check `archive` and the index") from None
+                except OSError as error:
+                    if http_status(error) != 416:
+                        raise
+                    chunk = b""  # S3's word for a range that begins at the end or behind it
             yield chunk
             if len(chunk) < upto - at:
                 self._explain_short(url, path, at + len(chunk), end)
