@@ -26,6 +26,14 @@ ProfileOption = Annotated[
 ]
 
 
+class EngineName(StrEnum):
+    """Who generates behind `seaway serve`."""
+
+    seaway = "seaway"
+    vllm = "vllm"
+    sglang = "sglang"
+
+
 class JobName(StrEnum):
     """The jobs of `orchestration/jobs.py`."""
 
@@ -106,6 +114,47 @@ def model(
             speed=None if tokens_per_s is None else (tokens_per_s, devices, peak_flops),
             as_json=as_json,
         )
+
+
+@app.command()
+def serve(
+    model: Annotated[str, typer.Argument(help="A released folder, an artifact's URL, or a node: release, hero, cooldown.")] = "release",
+    profile: ProfileOption = None,
+    name: Annotated[str | None, typer.Option(help="What clients call the model; default: what it is.")] = None,
+    engine: Annotated[EngineName, typer.Option(help="Ours, or somebody else's on a model that it knows.")] = EngineName.seaway,
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
+    host: Annotated[str, typer.Option(help="There is no authentication: beyond this machine put something in front.")] = "127.0.0.1",
+    workers: Annotated[int, typer.Option(help="Worker processes.", min=1)] = 1,
+    slots: Annotated[int, typer.Option(help="Requests that a worker answers side by side.", min=1)] = 8,
+    request_s: Annotated[float, typer.Option(help="Patience with one request, all attempts together; inner clocks follow.", min=1)] = 7500,
+) -> None:
+    """Serve a model behind an OpenAI-compatible API (docs/serving.md)."""
+    with _profile(profile):
+        from orchestration.serve import limits_for, serve_model
+
+        serve_model(
+            console,
+            model,
+            engine=engine.value,
+            name=name,
+            host=host,
+            port=port,
+            workers=workers,
+            slots=slots,
+            limits=limits_for(request_s),
+        )
+
+
+@app.command()
+def dash(
+    profile: ProfileOption = None,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.", min=0, max=65535)] = 8400,
+) -> None:
+    """Show evaluations in a browser: models beside benchmarks, every sample, predictions beside results (docs/dash.md)."""
+    with _profile(profile):
+        from orchestration.dash import serve_dash
+
+        serve_dash(console, port)
 
 
 @app.command()

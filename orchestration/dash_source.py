@@ -1,0 +1,268 @@
+"""What the board shows of a profile: evaluation records and samples from their archives, predictions by the catalog.
+
+Each evaluation has an archive of its own (ops/evaluation/records.py); one that is sealed never changes, so it is read once.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.archive.archive import Archive
+from infra.archive.errors import ArchiveError, ArchiveNotFoundError
+from infra.archive.snapshot import Snapshot
+from infra.artifacts.artifact import Artifact
+from infra.catalog.catalog import Catalog
+from infra.catalog.engine import CatalogError
+from infra.catalog.records import CatalogArtifact
+from infra.dash.paging import page_of, rows_of
+from infra.dash.results import Choice, Estimate, Key, Page, Prediction, Result, Sample, Unavailable, Verdict
+from infra.storage.errors import StorageError
+from infra.storage.objects import list_names
+from ops.evaluation import statistics
+from ops.evaluation.records import FOLDER, EvaluationRecord, archive_of, records_in
+from ops.evaluation.samples import SAMPLES
+from ops.evaluation.statistics import Tally
+
+LISTED = ("kind", "extracted", "grading")  # columns of a line in a list of samples
+NOTHING_TAKEN = ("", "[invalid]")  # what a filter gives that found no answer
+
+
+class ArchivedResults:
+    """A source for `infra.dash`.
+
+    Args:
+        root: of the profile's storage.
+        catalog: its SQLAlchemy URL.
+    """
+
+    def __init__(self, root: str, catalog: str) -> None:
+        self._root, self._catalog_url = root, catalog
+        self._sealed: dict[str, tuple[list[EvaluationRecord], bool]] = {}
+        self._lock = Lock()
+
+    def results(self) -> Sequence[Result]:
+        """One for each record. A benchmark of which only some items were asked has a name of its own."""
+        with self._lock:
+            found = [(record, blank) for run in self._runs() for record, blank in self._records(run)]
+        digests: dict[str, set[str]] = defaultdict(set)
+        for record, _ in found:
+            digests[record.model["name"]].add(record.model["digest"])
+        return [_result(record, blank, several=len(digests[record.model["name"]]) > 1) for record, blank in found]
+
+    def page(self, result: Result, *, after: Key | None, limit: int, verdict: Verdict | None) -> Page:
+        """Samples by key."""
+        snapshot = self._snapshot(result)
+        try:
+            rows, has_more = page_of(
+                snapshot, SAMPLES.name, LISTED, after=after, limit=limit, wanted=lambda batch: _has(batch, verdict), judged_by=("grading",)
+            )
+        except (ArchiveError, StorageError) as error:
+            raise Unavailable(f"The samples of {result.run} can't be read: {error}") from error
+        return Page([_sample(row) for row in rows], has_more)
+
+    def sample(self, result: Result, key: Key) -> Sample | None:
+        """One sample."""
+        snapshot = self._snapshot(result)
+        try:
+            rows = rows_of(snapshot, SAMPLES.name, snapshot.schema(SAMPLES.name).names, [key])
+        except (ArchiveError, StorageError) as error:
+            raise Unavailable(f"The samples of {result.run} can't be read: {error}") from error
+        return _sample(rows[0]) if rows else None
+
+    def mean(self, results: Sequence[Result | None]) -> Estimate:
+        """Over a panel whose missing evaluations are bounded."""
+        panel = [str(place) for place in range(len(results))]
+        tallies = {
+            name: Tally(result.attempted, result.scored, result.correct)
+            for name, result in zip(panel, results, strict=True)
+            if result is not None and result.estimate is not None
+        }
+        return _estimate(statistics.aggregate(panel, tallies, "bound"))
+
+    def predictions(self) -> Sequence[Prediction]:
+        """The lineage's: each registered value, and what the checkpoints measured against it."""
+        try:
+            with Catalog.open(self._catalog_url) as catalog:
+                evaluations = _newest(catalog.by_asset("evaluation"))
+                registered = catalog.by_asset("prediction")
+                measured = [_measured(catalog, one) for one in evaluations]
+        except (CatalogError, StorageError, OSError, KeyError, ValueError) as error:
+            raise Unavailable(f"Predictions can't be read: {error}. `seaway catalog rebuild` makes the catalog anew.") from error
+        met = {digest for _, digest in measured}
+        waiting = [_waiting(one) for one in registered if one.digest not in met]
+        return [*(prediction for prediction, _ in measured), *waiting]
+
+    def _runs(self) -> Sequence[str]:
+        try:
+            return list_names(f"{archive_of(self._root, '')}".rstrip("/"))
+        except (StorageError, OSError) as error:
+            raise Unavailable(f"{self._root}/{FOLDER} can't be listed: {error}") from error
+
+    def _records(self, run: str) -> list[tuple[EvaluationRecord, bool]]:
+        """Records of one evaluation, and whether its samples have no answer at all."""
+        if run not in self._sealed:
+            archive = Archive(archive_of(self._root, run))
+            try:
+                records = records_in(archive)
+                snapshot = archive.snapshot() if records else None
+                blank = snapshot is not None and _has_no_answer(snapshot)
+            except (ArchiveError, StorageError, ValueError) as error:
+                raise Unavailable(f"The records of evaluation {run} can't be read: {error}") from error
+            if snapshot is None or not snapshot.sealed:
+                return [(record, blank) for record in records]
+            self._sealed[run] = (records, blank)
+        records, blank = self._sealed[run]
+        return [(record, blank) for record in records]
+
+    def _snapshot(self, result: Result) -> Snapshot:
+        try:
+            snapshot = Archive(archive_of(self._root, result.run.partition(".")[0])).snapshot()
+        except (ArchiveNotFoundError, StorageError) as error:
+            raise Unavailable(f"The samples of {result.run} can't be read: {error}") from error
+        if SAMPLES.name not in snapshot.tables:
+            raise Unavailable(f"{result.run} left no samples.")
+        return snapshot
+
+
+def _result(record: EvaluationRecord, blank: bool, *, several: bool) -> Result:
+    """A record on the board.
+
+    Args:
+        blank: no sample of it has an answer.
+        several: other models have the same name, so the digest is part of it.
+    """
+    name, limit = record.model["name"], record.evaluation.get("limit")
+    coverage = record.coverage
+    succeeded = record.status == "succeeded"
+    is_rate = coverage is not None and (coverage.scored > 0 or not record.metrics)
+    tally = coverage.tally if succeeded and coverage is not None and is_rate else None
+    return Result(
+        run=f"{record.run_id}.{record.launch}",
+        model=f"{name} · {record.model['digest'][:8]}" if several else name,
+        benchmark=f"{record.name}, first {limit:,}" if limit else record.name,
+        metric=" · ".join(part for part in reversed(record.headline or ()) if part != "none") or "none",
+        cohort=record.launch,
+        version=record.version or "none given",
+        at=datetime.fromisoformat(record.at).astimezone(UTC),
+        status=record.status,
+        attempted=coverage.attempted if coverage else None,
+        scored=coverage.scored if coverage else 0,
+        correct=coverage.correct if coverage else 0,
+        estimate=_estimate(statistics.estimate(tally)) if tally else None,
+        measure=_headline_number(record) if succeeded and not is_rate else None,
+        suspicions=tuple(_suspicions(record, blank)) if succeeded else (),
+        errors={"without a grade": missing} if coverage and is_rate and (missing := coverage.attempted - coverage.scored) else {},
+        detail="\n".join([record.reason or "", *record.log_tail]).strip() or None,
+        has_samples=succeeded,
+    )
+
+
+def _suspicions(record: EvaluationRecord, blank: bool) -> list[str]:
+    coverage = record.coverage
+    found = []
+    if coverage is not None and not coverage.attempted:
+        found.append("It set out to grade no item.")
+    if blank:
+        found.append("No answer could be taken from any output: a broken filter looks the same as a model that knows nothing.")
+    return found
+
+
+def _headline_number(record: EvaluationRecord) -> float | None:
+    filter_, metric = record.headline or ("", "")
+    return record.metrics.get(filter_, {}).get(metric)
+
+
+def _has_no_answer(snapshot: Snapshot) -> bool:
+    """Whether there are generated answers and a filter took nothing from any of them."""
+    if SAMPLES.name not in snapshot.tables:
+        return False
+    generated = taken = 0
+    for batch in snapshot.batches(SAMPLES.name, ["kind", "filter", "extracted"]):
+        is_taken = pc.and_(pc.equal(batch["kind"], "generation"), pc.not_equal(batch["filter"], "none"))
+        answers = batch["extracted"].filter(is_taken).drop_null()
+        generated += pc.sum(is_taken).as_py() or 0
+        taken += len(answers) - (pc.sum(pc.is_in(answers, value_set=pa.array(NOTHING_TAKEN))).as_py() or 0)
+    return generated > 0 and taken == 0
+
+
+def _has(batch: pa.RecordBatch, verdict: Verdict | None) -> pa.Array:
+    """Which samples of a batch have a verdict."""
+    if verdict is None:
+        return pa.array([True] * batch.num_rows, pa.bool_())
+    grading = batch["grading"]
+    if verdict == "ungraded":
+        return grading.is_null()
+    passed = pc.struct_field(grading, "passed")
+    return pc.and_kleene(grading.is_valid(), passed if verdict == "passed" else pc.invert(passed))
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    grading = row.get("grading")
+    return Sample(
+        key=tuple(row[name] for name in SAMPLES.key),
+        verdict="ungraded" if grading is None else "passed" if grading["passed"] else "failed",
+        kind=row["kind"],
+        method=grading and grading["method"],
+        metric=grading and grading["metric"],
+        score=grading and grading["score"],
+        reason=(grading and grading["detail"]) or None,
+        prompt=row.get("prompt"),
+        messages=[(one["role"], one["content"]) for one in row.get("messages") or ()],
+        choices=[
+            Choice(one["text"], one["loglik"], number == row.get("model_choice"), number == row.get("gold_choice"))
+            for number, one in enumerate(row.get("choices") or ())
+        ],
+        output=row.get("output"),
+        extracted=row.get("extracted"),
+        metrics=dict(row.get("metrics") or {}),
+        document=row.get("doc"),
+        trajectory=row.get("trajectory"),
+    )
+
+
+def _estimate(found: statistics.Estimate) -> Estimate:
+    return Estimate(found.low, found.high, found.least, found.most, found.complete_case, found.kind)
+
+
+def _newest(artifacts: Sequence[CatalogArtifact]) -> list[CatalogArtifact]:
+    """The newest one of each partition; `by_asset` gives them newest first."""
+    newest: dict[str | None, CatalogArtifact] = {}
+    for artifact in artifacts:
+        newest.setdefault(artifact.partition, artifact)
+    return [newest[partition] for partition in sorted(newest, key=str)]
+
+
+def _measured(catalog: Catalog, evaluation: CatalogArtifact) -> tuple[Prediction, str]:
+    """What a checkpoint measured beside what was registered, and the digest of the register's entry."""
+    told = Artifact.open_at(evaluation.url).read_json("evaluation.json")
+    digest = str(evaluation.payload["inputs"]["prediction"])
+    entries = catalog.by_digest(digest)
+    result, run = told["prediction"], told["run"]
+    prediction = Prediction(
+        subject=evaluation.partition or evaluation.asset,
+        metric=result["metric"],
+        predicted=result["predicted"],
+        tolerance=float(entries[0].stats["tolerance"]) if entries else float((result["score"] or {}).get("tolerance", 0.0)),
+        measured=result["measured"],
+        unscored=None if result["score"] else result["reason_not_scored"] or "no reason was given",
+        detail={"tokens": run["tokens"], "step": run["step"]},
+    )
+    return prediction, digest
+
+
+def _waiting(entry: CatalogArtifact) -> Prediction:
+    """A prediction that nothing was measured against yet."""
+    told = Artifact.open_at(entry.url).read_json("prediction.json")
+    return Prediction(
+        subject="not measured yet",
+        metric=told["identity"]["metric"],
+        predicted=told["predicted"],
+        tolerance=told["tolerance"],
+        measured=None,
+        detail={"tokens": told["token_mark"]},
+    )
