@@ -6,17 +6,17 @@ import numpy as np
 from jax import Array
 
 from model.architecture import ModelConfig
-from model.shards import highest, lowest, total
+from model.shards import Axes, highest, lowest, total
 
 
-def balanced_bias(scores: Array, biased: Array, config: ModelConfig, is_token: Array, *, data_axis: str | None) -> Array:
+def balanced_bias(scores: Array, biased: Array, config: ModelConfig, is_token: Array, *, axes: Axes) -> Array:
     """The next step's bias.
 
     Args:
         scores: [T, E] float32 router scores without bias.
         biased: [T, E] the scores that chose.
         is_token: [T] booleans; other rows neither count nor vote.
-        data_axis: mapped axis whose shards together are the batch.
+        axes: mapped axes whose shards together are the batch.
 
     Returns:
         [E], mean 0. An expert's bias is minus the upper K/E quantile of its margins over the cutoff, where a token's cutoff
@@ -24,22 +24,22 @@ def balanced_bias(scores: Array, biased: Array, config: ModelConfig, is_token: A
     """
     cutoff = jax.lax.top_k(biased, config.experts_per_token + 1)[0][:, -1:]
     margins = scores - cutoff
-    tokens = total(jnp.sum(is_token), data_axis)
+    tokens = total(jnp.sum(is_token), axes)
     if config.router_quantile == "histogram":
-        quantile = _by_histogram(margins, is_token, tokens, config, data_axis)
+        quantile = _by_histogram(margins, is_token, tokens, config, axes)
     else:
         fair_share = jnp.maximum(tokens * config.experts_per_token // config.experts, 1)
-        quantile = kth_largest(jnp.where(is_token[:, None], margins, -jnp.inf), fair_share, data_axis=data_axis)
+        quantile = kth_largest(jnp.where(is_token[:, None], margins, -jnp.inf), fair_share, axes=axes)
     bias = jnp.where(tokens > 0, -quantile, 0.0)
     return bias - jnp.mean(bias)
 
 
-def kth_largest(values: Array, k: Array, *, data_axis: str | None) -> Array:
+def kth_largest(values: Array, k: Array, *, axes: Axes) -> Array:
     """The k-th largest entry of every column, exactly, without sorting.
 
     Args:
         values: [T, E] float32.
-        k: scalar integer from 1; k-th over all shards of `data_axis`.
+        k: scalar integer from 1; k-th over all shards.
 
     Floats keep their order as unsigned integers once negative ones are flipped, so the answer's 32 bits are found from
     the top by counting. Counts add over shards, which sorting does not.
@@ -49,7 +49,7 @@ def kth_largest(values: Array, k: Array, *, data_axis: str | None) -> Array:
 
     def decide(i: Array, found: Array) -> Array:
         candidate = found | (jnp.uint32(1 << 31) >> i.astype(jnp.uint32))
-        reached = total(jnp.sum(ordered >= candidate, axis=0), data_axis)
+        reached = total(jnp.sum(ordered >= candidate, axis=0), axes)
         return jnp.where(reached >= k, candidate, found)
 
     found = jax.lax.fori_loop(0, 32, decide, jnp.zeros(values.shape[-1], jnp.uint32))
@@ -85,8 +85,8 @@ def quantile_of(counts: Array, low: Array, high: Array, rank: Array) -> Array:
     return high - width * (crossing + (rank - above) / jnp.maximum(inside, 1))
 
 
-def _by_histogram(margins: Array, is_token: Array, tokens: Array, config: ModelConfig, data_axis: str | None) -> Array:
-    low = lowest(jnp.min(jnp.where(is_token[:, None], margins, jnp.inf)), data_axis)
-    high = highest(jnp.max(jnp.where(is_token[:, None], margins, -jnp.inf)), data_axis)
-    counts = total(histogram(margins, is_token, low, high, config.router_histogram_bins), data_axis)
+def _by_histogram(margins: Array, is_token: Array, tokens: Array, config: ModelConfig, axes: Axes) -> Array:
+    low = lowest(jnp.min(jnp.where(is_token[:, None], margins, jnp.inf)), axes)
+    high = highest(jnp.max(jnp.where(is_token[:, None], margins, -jnp.inf)), axes)
+    counts = total(histogram(margins, is_token, low, high, config.router_histogram_bins), axes)
     return quantile_of(counts, low, high, tokens * (config.experts_per_token / config.experts))

@@ -46,3 +46,12 @@ def batch_of(windows: npt.NDArray[Any], end_of_text_id: int, lengths: npt.NDArra
         segment_ids=np.where(is_real, segments, PADDING_SEGMENT).astype(np.int32),
         loss_weights=(is_real & ~is_end).astype(np.float32),
     )
+
+
+def filled_up(batch: HostBatch, multiple: int) -> HostBatch:
+    """A batch with rows of padding behind it, so that its rows divide."""
+    missing = -batch.tokens.shape[0] % multiple
+    if not missing:
+        return batch
+    fills = (0, 0, PADDING_SEGMENT, 0)
+    return Batch(*(np.pad(array, ((0, missing), (0, 0)), constant_values=fill) for array, fill in zip(batch, fills, strict=True)))

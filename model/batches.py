@@ -2,7 +2,7 @@
 
 import bisect
 
-from model.config import LoaderConfig
+from model.config import BranchConfig, LoaderConfig
 
 
 def stages(loader: LoaderConfig) -> list[tuple[int, int]]:
@@ -33,3 +33,23 @@ def steps_for(loader: LoaderConfig, tokens: int) -> int:
     wanted, found = -(-tokens // loader.sequence_tokens), stages(loader)
     start, size = max((stage for stage in found if sequences_before(loader, stage[0]) < max(wanted, 1)), key=lambda stage: stage[0])
     return start + -(-(max(wanted, 0) - sequences_before(loader, start)) // size)
+
+
+def branch_loader(config: BranchConfig, parent: LoaderConfig, step: int) -> LoaderConfig:
+    """What a branch reads that leaves its parent where update `step` (of the parent's own) would have been the next.
+
+    Raises:
+        ValueError: the tokens of a step don't divide by the new sequence length.
+    """
+    sequence_tokens = config.sequence_tokens or parent.sequence_tokens
+    tokens = batch_at(parent, step) * parent.sequence_tokens
+    if config.batch_sequences is None and tokens % sequence_tokens:
+        raise ValueError(f"sequence_tokens = {sequence_tokens} doesn't divide the parent's {tokens} tokens per step; set batch_sequences")
+    return parent.model_copy(
+        update={
+            "sequence_tokens": sequence_tokens,
+            "batch_sequences": config.batch_sequences or tokens // sequence_tokens,
+            "batch_stages": (),
+            "seed": config.loader_seed,
+        }
+    )

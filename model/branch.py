@@ -6,6 +6,7 @@ import math
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import program
 from infra.artifacts.writer import Writer
+from model.batches import branch_loader
 from model.config import BranchConfig
 from model.finish import TrainStats, read_state, write_finished
 from model.growth import batch_growth
@@ -33,7 +34,7 @@ def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Art
     finished = read_run(parent)
     run, data = branched(config, finished, parent.digest), data_of(store, mixture)
     begin = functools.partial(read_state, parent, finished.run)
-    position = run_to_end(run, data, config.checkpoints, begin, store, mixture, out)
+    position = run_to_end(run, data, config.checkpoints, config.mesh, begin, store, mixture, out)
     return write_finished(run, data, position, out)
 
 
@@ -54,14 +55,7 @@ def branched(config: BranchConfig, parent: FinishedRun, parent_digest: str) -> R
             f"the parent stopped at step {state.step}, at {schedule.start_share:.3g} of its peak learning rate, and a branch can't "
             f"decay from there to {schedule.floor_share:.3g}; stop the parent earlier (stop_after_steps) or lower floor_share"
         )
-    loader = run.loader.model_copy(
-        update={
-            "sequence_tokens": config.sequence_tokens or run.loader.sequence_tokens,
-            "batch_sequences": _batch_sequences(config, run, state.step),
-            "batch_stages": (),
-            "seed": config.loader_seed,
-        }
-    )
+    loader = branch_loader(config, run.loader, state.step - run.start_step)
     longer = max(loader.sequence_tokens / run.loader.sequence_tokens, 1.0)  # a shorter context needs no sharper attention
     scale = run.model.qk_scale * (config.qk_scale_growth * math.log(longer) + 1)
     return run.model_copy(
@@ -77,11 +71,3 @@ def branched(config: BranchConfig, parent: FinishedRun, parent_digest: str) -> R
         }
     )
 
-
-def _batch_sequences(config: BranchConfig, run: Run, step: int) -> int:
-    if config.batch_sequences is not None:
-        return config.batch_sequences
-    sequence_tokens, tokens = config.sequence_tokens or run.loader.sequence_tokens, run.tokens_at(step)
-    if tokens % sequence_tokens:
-        raise ValueError(f"sequence_tokens = {sequence_tokens} doesn't divide the parent's {tokens} tokens per step; set batch_sequences")
-    return tokens // sequence_tokens

@@ -36,10 +36,14 @@ def cell_rows(config: ModelConfig, tokens: int) -> int:
     return math.ceil(config.capacity_factor * piece * config.experts_per_token / config.experts)
 
 
-def places(experts: Array, is_token: Array, config: ModelConfig) -> Places:
-    """Give each choice [T, K] a row while there are some. Padding takes none."""
+def places(experts: Array, is_token: Array, config: ModelConfig, *, shards: int = 1) -> Places:
+    """Give each choice [T, K] a row while there are some. Padding takes none.
+
+    Args:
+        shards: equal parts that the batch is split into, of which these tokens are one; each holds whole pieces.
+    """
     tokens, chosen = experts.shape
-    rows, pieces = cell_rows(config, tokens), config.capacity_shards
+    rows, pieces = cell_rows(config, tokens * shards), config.capacity_shards // shards
     piece_of_token = jnp.arange(tokens) // -(-tokens // pieces)
     cells = config.experts * pieces
     cell = jnp.where(is_token[:, None], experts * pieces + piece_of_token[:, None], cells).reshape(-1)

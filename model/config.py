@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from infra.artifacts.config import ProgramConfig, execution_only, identity_of
 from model.architecture import ModelConfig
+from model.mesh_config import MeshConfig
 from model.newton_schulz import COEFFICIENTS, NewtonSchulzSet
 
 
@@ -166,6 +167,13 @@ class TrainConfig(ProgramConfig):
     log_every_steps: int = Field(default=10, ge=1)
     eval_every_steps: int | None = Field(default=1000, ge=1)  # None: before the first and after the last update alone
     checkpoints: CheckpointPolicy = execution_only(default=CheckpointPolicy())
+    mesh: MeshConfig = execution_only(default=MeshConfig())
+
+    @model_validator(mode="after")
+    def _mesh_fits(self) -> Self:
+        batches = (self.loader.batch_sequences, *(stage.batch_sequences for stage in self.loader.batch_stages))
+        self.mesh.check(self.model, batches, self.loader.sequence_tokens)
+        return self
 
     @model_validator(mode="after")
     def _run_fits_its_schedule(self) -> Self:
@@ -200,6 +208,7 @@ class BranchConfig(ProgramConfig):
     log_every_steps: int = Field(default=10, ge=1)
     eval_every_steps: int | None = Field(default=1000, ge=1)
     checkpoints: CheckpointPolicy = execution_only(default=CheckpointPolicy())
+    mesh: MeshConfig = execution_only(default=MeshConfig())
 
 
 class ScalingConfig(ProgramConfig):

@@ -66,7 +66,7 @@ def _layer(
     mixed, cache = _convolved(mixed, weights["attention"], "attention", real, cache)
     x = x + mixed
     rows = norm(x, weights["moe"]["norm"], config.norm_eps).reshape(batch * tokens, width)
-    mixed, _ = moe(rows, weights["moe"], bias, config, real.reshape(-1), data_axis=None)
+    mixed, _ = moe(rows, weights["moe"], bias, config, real.reshape(-1))
     mixed, cache = _convolved(mixed.reshape(x.shape), weights["moe"], "moe", real, cache)
     return x + mixed, cache
 

@@ -40,6 +40,11 @@ def run_experts(x: Array, bank: Bank, experts: Array, weights: Array, kernels: K
             return _ragged(x, bank, experts, weights)
 
 
+def idle_expert(kernels: KernelConfig, members: int) -> int:
+    """The expert number of a row of zeros that belongs to nobody: a grouped matmul can leave it out, the others compute its zeros."""
+    return members if kernels.moe_backend == "ragged" else members - 1
+
+
 def run_in_cells(x: Array, bank: Bank, places: Places, weights: Array) -> Array:
     """Give every token those of its experts that have room: buffers of fixed size, one batched matmul over all experts.
 
@@ -75,7 +80,7 @@ def _ragged(x: Array, bank: Bank, experts: Array, weights: Array) -> Array:
     rows = x[order // experts.shape[1]]
     hidden = jax.nn.silu(jax.lax.ragged_dot(rows, bank.gate, sizes)) * jax.lax.ragged_dot(rows, bank.up, sizes)
     out = jax.lax.ragged_dot(hidden, bank.down, sizes)
-    return _combine(out, jnp.argsort(order), weights)
+    return combined(out, jnp.argsort(order), weights)
 
 
 def _blocked(x: Array, bank: Bank, experts: Array, weights: Array, block_rows: int) -> Array:
@@ -101,7 +106,7 @@ def _blocked(x: Array, bank: Bank, experts: Array, weights: Array, block_rows: i
     hidden = jax.nn.silu(jnp.einsum("brd,bdf->brf", rows, bank.gate[owner])) * jnp.einsum("brd,bdf->brf", rows, bank.up[owner])
     out = jnp.einsum("brf,bfd->brd", hidden, bank.down[owner])
     slot_of_assignment = jnp.zeros(assignments, jnp.int32).at[order].set(slot_of_row, unique_indices=True)
-    return _combine(out.reshape(blocks * block_rows, width), slot_of_assignment, weights)
+    return combined(out.reshape(blocks * block_rows, width), slot_of_assignment, weights)
 
 
 def _by_expert(experts: Array, members: int) -> tuple[Array, Array]:
@@ -110,7 +115,13 @@ def _by_expert(experts: Array, members: int) -> tuple[Array, Array]:
     return jnp.argsort(flat, stable=True), jnp.bincount(flat, length=members).astype(jnp.int32)
 
 
-def _combine(rows: Array, row_of_assignment: Array, weights: Array) -> Array:
-    """Weighted float32 sum of each token's rows, gathered back to token order."""
+def combined(rows: Array, row_of_assignment: Array, weights: Array) -> Array:
+    """Weighted float32 sum of each token's rows, gathered back to token order.
+
+    Args:
+        rows: [rows, width].
+        row_of_assignment: [T K] row of each choice.
+        weights: [T, K].
+    """
     gathered = rows[row_of_assignment].reshape(*weights.shape, rows.shape[-1])
     return jnp.einsum("tkd,tk->td", gathered.astype(jnp.float32), weights).astype(rows.dtype)

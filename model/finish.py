@@ -10,9 +10,12 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import identity_of
 from infra.artifacts.program import Stats
 from infra.artifacts.writer import Writer
+from model import gang
 from model.arrays import Arrays, decode, encode
+from model.layout import Layout
 from model.loop import Position
 from model.parameters import Params, count
+from model.pieces import assembled
 from model.run import CONFIG, FLOPS_CONVENTIONS, STATE, Data, Run, RunState
 from model.state import TrainState, from_arrays, to_arrays
 from model.step import state_shapes
@@ -34,7 +37,7 @@ class TrainStats(Stats):
 
 
 def write_finished(run: Run, data: Data, position: Position, out: Writer) -> TrainStats:
-    """Write config, rows, final state and its description."""
+    """Write config, rows, final state and its description; of a gang, process 0 alone does, with the whole state in its memory."""
     state = RunState(
         step=position.step,
         tokens=run.tokens_after(position.step),
@@ -42,13 +45,12 @@ def write_finished(run: Run, data: Data, position: Position, out: Writer) -> Tra
         flops_conventions=FLOPS_CONVENTIONS,
         data=data,
     )
-    out.write_json(CONFIG, identity_of(run))
-    position.tracker.write(out)
     arrays = to_arrays(position.state)
-    for name, is_inside in ((MODEL, lambda key: not key.startswith("optimizer/")), (OPTIMIZER, lambda key: key.startswith("optimizer/"))):
-        with out.open(name) as stream:
-            stream.write(encode({key: array for key, array in arrays.items() if is_inside(key)}))
-    out.write_json(STATE, state.model_dump(mode="json"))
+    if gang.is_leader():
+        out.write_json(CONFIG, identity_of(run))
+        position.tracker.write(out)
+        _write_state(arrays, out)
+        out.write_json(STATE, state.model_dump(mode="json"))
     parameters = count(run.model)
     evals = position.tracker.evals
     return TrainStats(
@@ -70,11 +72,17 @@ def read_model(checkpoint: Artifact, run: Run) -> tuple[Params, Array]:
     return found["parameters"], found["router_bias"]
 
 
-def read_state(checkpoint: Artifact, run: Run) -> TrainState:
-    """The whole train state of a finished run, as a branch takes it over."""
+def read_state(checkpoint: Artifact, run: Run, layout: Layout) -> TrainState:
+    """The whole train state of a finished run, laid out as a branch takes it over."""
     arrays = {**_read(checkpoint, MODEL), **_read(checkpoint, OPTIMIZER)}
-    state: TrainState = from_arrays(f"{checkpoint.url}/checkpoint", arrays, state_shapes(run))
+    state: TrainState = assembled(f"{checkpoint.url}/checkpoint", arrays, layout.shaped(state_shapes(run)))
     return state
+
+
+def _write_state(arrays: Arrays, out: Writer) -> None:
+    for name, is_inside in ((MODEL, lambda key: not key.startswith("optimizer/")), (OPTIMIZER, lambda key: key.startswith("optimizer/"))):
+        with out.open(name) as stream:
+            stream.write(encode({key: array for key, array in arrays.items() if is_inside(key)}))
 
 
 def _read(checkpoint: Artifact, name: str) -> Arrays:

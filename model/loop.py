@@ -11,21 +11,28 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
+from jax import Array
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import identity_of
 from infra.artifacts.manifest import canonical_json
 from infra.artifacts.writer import Writer
+from model import gang
 from model.architecture import AttentionBackend
 from model.attention_choice import settled
+from model.batch import Batch
+from model.batches import batch_at
 from model.checkpoint import CheckpointStore
 from model.config import CheckpointPolicy
 from model.eval.held_out import HeldOutScorer
 from model.eval.scores import summarize
 from model.growth import rate_share
+from model.layout import Layout, laid_out
 from model.loader import MixtureLoader
+from model.mesh_config import MeshConfig
+from model.pieces import assembled, overlaps, own_pieces
 from model.run import FLOPS_CONVENTIONS, Data, Run
-from model.state import TrainState, from_arrays, to_arrays
+from model.state import TrainState
 from model.step import StepMeasures, make_step, state_shapes, to_device
 from model.tracker import Row, Tracker
 
@@ -53,7 +60,8 @@ def run_to_end(
     run: Run,
     data: Data,
     policy: CheckpointPolicy,
-    begin: Callable[[], TrainState],
+    mesh: MeshConfig,
+    begin: Callable[[Layout], TrainState],
     store: Artifact,
     mixture: Artifact,
     out: Writer,
@@ -63,17 +71,23 @@ def run_to_end(
     Args:
         begin: the state before the run's first update.
 
+    Every process of a gang runs this; each reads its rows of a batch and keeps its part of the state.
+
     Raises:
+        RendezvousFailed: the processes of this run did not come together.
+        ValueError: model or batch can't be split over the mesh; names the field.
         NonFiniteLossError: at the first update whose loss or gradient is not finite.
         RadiusDriftError: at the first update after which a matrix on a sphere has another norm than it started with.
         CheckpointMismatchError: the scratch directory holds another run's checkpoints.
     """
+    gang.join()
+    layout = laid_out(mesh, run.model, run.loader)
     checkpoints = CheckpointStore(out.scratch_url, run_identity(run, data))
     loader = MixtureLoader(store, mixture, run.loader)
     model, attention = settled(run.model, run.loader.sequence_tokens)
-    scorer = HeldOutScorer(run.model, store, run.held_out)
-    step_of = make_step(run.model_copy(update={"model": model}))
-    position = _resume(run, checkpoints, begin)
+    scorer = HeldOutScorer(run.model, store, run.held_out, layout=layout)
+    step_of = make_step(run.model_copy(update={"model": model}), layout)
+    position = _resume(run, checkpoints, layout, begin)
     heart = _Heartbeat(run, out)
 
     def score(position: Position) -> None:
@@ -86,7 +100,7 @@ def run_to_end(
     due = _checkpoint_due(policy)
     for step in range(position.step, run.end_step):
         started = time.monotonic()
-        state, measures = step_of(position.state, to_device(loader.batch(step - run.start_step)))
+        state, measures = step_of(position.state, _batch(run, step, loader, layout))
         measured = {name: float(value) for name, value in jax.device_get(measures)._asdict().items()}
         position = Position(step + 1, state, position.tracker)
         row = _row(run, step, attention.backend, measured)
@@ -96,9 +110,10 @@ def run_to_end(
         heart.beat(position.step, seconds=time.monotonic() - started, loss=measured["loss"])
         if _is_due(position.step, run.eval_every_steps, run):
             score(position)
-        if position.step == run.end_step or due(position.step):
-            checkpoints.save(position.step, to_arrays(position.state), position.tracker.journal())
-            out.saved()
+        if position.step == run.end_step or gang.leader_says(due(position.step)):
+            checkpoints.save(position.step, own_pieces(position.state), position.tracker.journal())
+            if gang.is_leader():  # who has committed it
+                out.saved()
     return position
 
 
@@ -107,12 +122,20 @@ def run_identity(run: Run, data: Data) -> str:
     return hashlib.sha256(canonical_json({"run": identity_of(run), "data": data.model_dump()})).hexdigest()[:16]
 
 
-def _resume(run: Run, checkpoints: CheckpointStore, begin: Callable[[], TrainState]) -> Position:
-    found = checkpoints.newest()
+def _resume(run: Run, checkpoints: CheckpointStore, layout: Layout, begin: Callable[[Layout], TrainState]) -> Position:
+    like = layout.shaped(state_shapes(run))
+    found = checkpoints.newest(lambda names: overlaps(names, like))
     if found is None:
-        return Position(run.start_step, begin(), Tracker())
-    state = from_arrays(f"the checkpoint of step {found.step}", found.arrays, state_shapes(run))
+        return Position(run.start_step, begin(layout), Tracker())
+    state: TrainState = assembled(f"the checkpoint of step {found.step}", found.arrays, like)
     return Position(found.step, state, Tracker.restore(found.journal))
+
+
+def _batch(run: Run, step: int, loader: MixtureLoader, layout: Layout) -> Batch[Array]:
+    own = step - run.start_step
+    if layout.is_alone:
+        return to_device(loader.batch(own))
+    return layout.batch(batch_at(run.loader, own), lambda rows: loader.batch(own, rows))
 
 
 def _is_due(step: int, every_steps: int | None, run: Run) -> bool:

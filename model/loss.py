@@ -8,8 +8,9 @@ from jax import Array
 from model.architecture import ModelConfig
 from model.batch import Batch
 from model.cross_entropy import linear_cross_entropy, target_nats
-from model.parameters import Params, head_of
+from model.parameters import Params, declare, head_of
 from model.router import RouterStats
+from model.shards import WHOLE, Shards
 from model.transformer import forward
 
 
@@ -31,21 +32,27 @@ class LossSums(NamedTuple):
     router: RouterStats
 
 
-def loss_sums(params: Params, router_bias: Array, config: ModelConfig, batch: Batch[Array], *, data_axis: str | None = None) -> LossSums:
+def loss_sums(params: Params, router_bias: Array, config: ModelConfig, batch: Batch[Array], *, shards: Shards = WHOLE) -> LossSums:
     """Run the model on a batch and add up its loss.
 
-    Inside a `shard_map` over `data_axis` the loss sums are this shard's; router statistics cover all shards.
+    Inside a map over devices the loss sums are this shard's; router statistics cover all shards.
     """
-    hidden, router = forward(params, router_bias, config, batch.tokens, batch.segment_ids, data_axis=data_axis)
-    rows, head = hidden.reshape(-1, config.width), head_of(params).astype(hidden.dtype)
+    hidden, router = forward(params, router_bias, config, batch.tokens, batch.segment_ids, shards=shards)
+    rows, head = hidden.reshape(-1, config.width), _head(params, config, shards).astype(hidden.dtype)
     targets, weights = batch.targets.reshape(-1), batch.loss_weights.reshape(-1)
     objective, nats, z = linear_cross_entropy(rows, head, targets, weights, config.z_loss, config.kernels)
     return LossSums(objective, nats, z, jnp.sum(weights), router)
 
 
-def token_nats(params: Params, router_bias: Array, config: ModelConfig, batch: Batch[Array]) -> Array:
+def token_nats(params: Params, router_bias: Array, config: ModelConfig, batch: Batch[Array], *, shards: Shards = WHOLE) -> Array:
     """Negative log-likelihood of every target [batch, tokens] in nats, float32, whatever its weight; for evaluation."""
-    hidden, _ = forward(params, router_bias, config, batch.tokens, batch.segment_ids)
-    head = head_of(params).astype(hidden.dtype)
+    hidden, _ = forward(params, router_bias, config, batch.tokens, batch.segment_ids, shards=shards)
+    head = _head(params, config, shards).astype(hidden.dtype)
     nats = target_nats(hidden.reshape(-1, config.width), head, batch.targets.reshape(-1), config.kernels)
     return nats.reshape(batch.targets.shape)
+
+
+def _head(params: Params, config: ModelConfig, shards: Shards) -> Array:
+    """The output projection [width, vocab], whole."""
+    name = "embedding" if config.tied_head else "head"
+    return head_of({name: shards.gathered(declare(config)[name], params[name])})

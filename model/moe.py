@@ -11,15 +11,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from model.architecture import ModelConfig
-from model.capacity import places
+from model.capacity import Places, places
+from model.expert_parallel import rows_between, run_apart
 from model.experts import Bank, run_experts, run_in_cells
 from model.norm import rms
 from model.router import RouterStats, route
-from model.shards import total
+from model.shards import WHOLE, Shards, total
 
 
 def moe(
-    x: Array, weights: Mapping[str, Array], router_bias: Array, config: ModelConfig, is_token: Array, *, data_axis: str | None
+    x: Array, weights: Mapping[str, Array], router_bias: Array, config: ModelConfig, is_token: Array, *, shards: Shards = WHOLE
 ) -> tuple[Array, RouterStats]:
     """Routed experts plus the shared ones.
 
@@ -28,25 +29,36 @@ def moe(
         weights: this layer's leaves of `layers/moe`, its bank among them.
         router_bias: [E]; moves the choice, never the weight, and has no gradient.
         is_token: [T] booleans; padding is routed like any token, but balancing does not see it and it takes no capacity.
-        data_axis: mapped axis over which router statistics are taken.
+        shards: devices that the batch is split over, these tokens being one's; statistics are taken over all of them, and experts
+            may live on several.
 
     Returns:
         [T, width] in x's dtype, and the layer's statistics.
     """
-    experts, combine, stats = route(x, weights["router"], router_bias, config, is_token, data_axis=data_axis)
+    experts, combine, stats = route(x, weights["router"], router_bias, config, is_token, axes=shards.axes)
     bank = Bank(*(weights[name].astype(x.dtype) for name in ("expert_gate", "expert_up", "expert_down")))
     inner = _to_latent(x, weights, config)
-    if config.capacity_factor is None:
-        routed = run_experts(inner, bank, experts, combine, config.kernels)
-    else:
-        room = places(experts, is_token, config)
-        routed = run_in_cells(inner, bank, room, combine)
-        stats = stats._replace(dropped=total(jnp.sum(~room.fits & is_token[:, None]).astype(jnp.float32), data_axis))
+    room = None
+    if config.capacity_factor is not None:
+        room = places(experts, is_token, config, shards=shards.count)
+        stats = stats._replace(dropped=total(jnp.sum(~room.fits & is_token[:, None]).astype(jnp.float32), shards.axes))
+    routed = _routed(inner, bank, experts, combine, room, config, shards)
     if "latent_up" in weights:
         routed = routed @ weights["latent_up"].astype(x.dtype)
     if "shared_gate" not in weights:
         return routed, stats
     return routed + _shared(x, weights), stats
+
+
+def _routed(x: Array, bank: Bank, experts: Array, combine: Array, room: Places | None, config: ModelConfig, shards: Shards) -> Array:
+    if shards.experts > 1:
+        chosen = experts if room is None else jnp.where(room.fits, experts, config.experts)
+        cells = None if room is None else room.slots_per_expert
+        most = rows_between(x.shape[0], config.experts_per_token, bank.gate.shape[0], cells)
+        return run_apart(x, bank, chosen, combine, config.kernels, shards, most=most)
+    if room is None:
+        return run_experts(x, bank, experts, combine, config.kernels)
+    return run_in_cells(x, bank, room, combine)
 
 
 def _to_latent(x: Array, weights: Mapping[str, Array], config: ModelConfig) -> Array:

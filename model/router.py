@@ -8,7 +8,7 @@ from jax import Array
 
 from model.architecture import ModelConfig
 from model.balance import balanced_bias
-from model.shards import total
+from model.shards import Axes, total
 
 
 class RouterStats(NamedTuple):
@@ -28,13 +28,14 @@ class RouterStats(NamedTuple):
 
 
 def route(
-    x: Array, router: Array, router_bias: Array, config: ModelConfig, is_token: Array, *, data_axis: str | None
+    x: Array, router: Array, router_bias: Array, config: ModelConfig, is_token: Array, *, axes: Axes
 ) -> tuple[Array, Array, RouterStats]:
     """Choose each token's top experts by biased score; weigh them by the sigmoid of the unbiased one, renormalised.
 
     Args:
         x: [T, width]. router: [width, E]. router_bias: [E], without gradient.
         is_token: [T] booleans; padding is routed like any token but balancing does not see it.
+        axes: mapped axes over which statistics are taken.
 
     Returns:
         experts [T, K] int32, best first; combine weights [T, K] float32 that sum to router_combine_scale where they are
@@ -48,11 +49,11 @@ def route(
     whole = jnp.sum(affinity, axis=-1, keepdims=True) if config.router_renormalize else 1.0
     combine = config.router_combine_scale * affinity / whole
 
-    load = total(jnp.sum(jax.nn.one_hot(experts, config.experts) * is_token[:, None, None], axis=(0, 1)), data_axis)
+    load = total(jnp.sum(jax.nn.one_hot(experts, config.experts) * is_token[:, None, None], axis=(0, 1)), axes)
     share = load / jnp.maximum(jnp.sum(load), 1)
     entropy = -jnp.sum(jax.scipy.special.xlogy(share, share))
     if config.router_balancing == "quantile":
-        next_bias = balanced_bias(jax.lax.stop_gradient(scores), biased, config, is_token, data_axis=data_axis)
+        next_bias = balanced_bias(jax.lax.stop_gradient(scores), biased, config, is_token, axes=axes)
     else:
         next_bias = router_bias
     return experts, combine, RouterStats(load, next_bias, entropy, jnp.zeros((), jnp.float32))

@@ -8,6 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
+from model import gang
 from model.arrays import Arrays, check_same_arrays
 
 Tree = Any
@@ -26,9 +27,16 @@ class TrainState(NamedTuple):
 
 
 def to_arrays(tree: Tree) -> dict[str, NDArray[Any]]:
-    """Copy a pytree to the host as arrays named by their path (`parameters/layers/router`)."""
-    leaves = jax.device_get(jax.tree_util.tree_flatten_with_path(tree)[0])
-    return {_name(path): np.asarray(leaf) for path, leaf in leaves}
+    """Copy a pytree to the host as whole arrays named by their path (`parameters/layers/router`). All processes must ask for it."""
+    leaves = named_leaves(tree)
+    if gang.count() == 1:
+        return {name: np.asarray(leaf) for name, leaf in jax.device_get(leaves).items()}  # all copies at one time
+    return {name: gang.whole(leaf) for name, leaf in leaves.items()}
+
+
+def named_leaves(tree: Tree) -> dict[str, Any]:
+    """The leaves of a pytree by their path, in its own order."""
+    return {_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
 def from_arrays(where: str, arrays: Arrays, like: Tree) -> Tree:
@@ -41,8 +49,8 @@ def from_arrays(where: str, arrays: Arrays, like: Tree) -> Tree:
     Raises:
         ArraysMismatchError: an array is missing, extra, or of another shape or dtype. Nothing is filled in.
     """
-    paths, structure = jax.tree_util.tree_flatten_with_path(like)
-    expected = {_name(path): (tuple(leaf.shape), np.dtype(leaf.dtype)) for path, leaf in paths}
+    structure = jax.tree.structure(like)
+    expected = {name: (tuple(leaf.shape), np.dtype(leaf.dtype)) for name, leaf in named_leaves(like).items()}
     check_same_arrays(where, arrays, expected)
     # A copy on purpose: the step donates its state, and a donated buffer must not be the reader's memory.
     return jax.tree_util.tree_unflatten(structure, [jax.numpy.array(arrays[name], copy=True) for name in expected])

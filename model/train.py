@@ -26,5 +26,5 @@ def train(config: TrainConfig, store: Artifact, mixture: Artifact, out: Writer) 
         NonFiniteLossError: at the first update whose loss or gradient is not finite.
     """
     run, data = resolve(config), data_of(store, mixture)
-    position = run_to_end(run, data, config.checkpoints, functools.partial(start_state, run), store, mixture, out)
+    position = run_to_end(run, data, config.checkpoints, config.mesh, functools.partial(start_state, run), store, mixture, out)
     return write_finished(run, data, position, out)

@@ -14,15 +14,16 @@ from model.attention import LayerKind, attention, kind_of
 from model.moe import moe
 from model.neighbour import convolve
 from model.norm import norm
-from model.parameters import BANK, Params
+from model.parameters import BANK, Params, declare
 from model.rope import angles
 from model.router import RouterStats
+from model.shards import WHOLE, Shards
 
 Body = Callable[[Array, Params, Array], tuple[Array, RouterStats]]
 
 
 def forward(
-    params: Params, router_bias: Array, config: ModelConfig, tokens: Array, segment_ids: Array, *, data_axis: str | None = None
+    params: Params, router_bias: Array, config: ModelConfig, tokens: Array, segment_ids: Array, *, shards: Shards = WHOLE
 ) -> tuple[Array, RouterStats]:
     """Hidden states behind the final norm.
 
@@ -30,23 +31,34 @@ def forward(
         params: as `parameters.declare` lays them out; layers that share a bank of experts read the same one.
         router_bias: [layers, experts], from the last step's `RouterStats.next_bias`.
         tokens, segment_ids: [batch, tokens] int32.
-        data_axis: inside a `shard_map`, the axis the batch is split over; router statistics then cover all shards.
+        shards: inside a map over devices, how batch and parameters are split over them; router statistics then cover all shards.
 
     Returns:
         hidden [batch, tokens, width] in compute dtype, and the router statistics.
     """
     dtype = jnp.dtype(config.kernels.compute_dtype)
     turns = angles(tokens.shape[1], config.rotated_channels, config.rope_theta)
-    x = norm(params["embedding"].astype(dtype)[tokens], params["embedding_norm"], config.norm_eps)
+    leaves = declare(config)
+    layers, outside = leaves["layers"], {name: leaf for name, leaf in leaves.items() if name not in ("layers", "head")}
+    around = shards.gathered(outside, {name: params[name] for name in outside})
+    x = norm(around["embedding"].astype(dtype)[tokens], around["embedding_norm"], config.norm_eps)
 
     def body(kind: LayerKind, x: Array, weights: Params, bias: Array) -> tuple[Array, RouterStats]:
-        return _layer(x, weights, bias, config, kind, segment_ids, turns, data_axis)
+        whole = shards.gathered(layers, weights, stack_axes=1)
+        return _layer(x, whole, bias, config, kind, segment_ids, turns, shards)
 
     bodies: list[Body] = [functools.partial(body, kind_of(config, layer)) for layer in range(config.layers)]
     if config.kernels.rematerialize_layers:
         bodies = [jax.checkpoint(one) for one in bodies]
+    elif shards.parts > 1:
+        bodies = [jax.checkpoint(one, policy=_all_but_gathered) for one in bodies]
     x, stats = _run_layers(bodies, config, x, _split_bank(params["layers"]), router_bias)
-    return norm(x, params["final_norm"], config.norm_eps), stats
+    return norm(x, around["final_norm"], config.norm_eps), stats
+
+
+def _all_but_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
+    """What the backward pass keeps: everything but gathered parameters, which it gathers again, and their casts."""
+    return primitive.name not in ("all_gather", "convert_element_type")
 
 
 def _layer(
@@ -57,14 +69,14 @@ def _layer(
     kind: LayerKind,
     segment_ids: Array,
     turns: Array,
-    data_axis: str | None,
+    shards: Shards,
 ) -> tuple[Array, RouterStats]:
     batch, tokens, width = x.shape
     attended = norm(x, weights["attention"]["norm"], config.norm_eps)
     x = x + attention(attended, weights["attention"], config, kind, segment_ids, turns)
     rows = norm(x, weights["moe"]["norm"], config.norm_eps).reshape(batch * tokens, width)
     is_token = (segment_ids >= 0).reshape(-1)
-    mixed, stats = moe(rows, weights["moe"], bias, config, is_token, data_axis=data_axis)
+    mixed, stats = moe(rows, weights["moe"], bias, config, is_token, shards=shards)
     mixed = mixed.reshape(x.shape)
     if "moe_taps" in weights["moe"]:
         mixed = convolve(mixed, weights["moe"]["moe_taps"], segment_ids)

@@ -2,9 +2,10 @@
 
 from assets.resolve import Resolved
 from infra.artifacts.artifact import Artifact
+from model.batches import branch_loader
 from model.config import BranchConfig, TrainConfig
 from model.flops import train_flops_per_token
-from model.run import resolve
+from model.run import FinishedRun, read_run, resolve
 
 
 def cost_of(resolved: Resolved, last_seconds: float | None = None) -> str:
@@ -27,16 +28,15 @@ def training_flops(resolved: Resolved) -> float | None:
         return run.flops_after(run.end_step)
     parent = resolved.inputs.get("parent")
     if isinstance(config, BranchConfig) and isinstance(parent, Artifact):
-        return _branch_flops(
-            config, TrainConfig.model_validate({k: parent.read_json("config.json")[k] for k in ("model", "schedule", "loader")})
-        )
+        return _branch_flops(config, read_run(parent))
     return None
 
 
-def _branch_flops(config: BranchConfig, parent: TrainConfig) -> float:
-    sequence_tokens = config.sequence_tokens or parent.loader.sequence_tokens
-    tokens = config.cooldown_steps * parent.loader.batch_sequences * parent.loader.sequence_tokens
-    return tokens * train_flops_per_token(parent.model, sequence_tokens)
+def _branch_flops(config: BranchConfig, parent: FinishedRun) -> float:
+    """By the branch's own batch, which need not be the parent's first."""
+    loader = branch_loader(config, parent.run.loader, parent.state.step - parent.run.start_step)
+    tokens = config.cooldown_steps * loader.batch_sequences * loader.sequence_tokens
+    return tokens * train_flops_per_token(parent.run.model, loader.sequence_tokens)
 
 
 def input_bytes(resolved: Resolved) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from itertools import batched
 from typing import Any
 
-import jax
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
@@ -19,9 +18,9 @@ from model.attention_choice import settled
 from model.config import HeldOutConfig
 from model.eval.packing import batch_of, pieces_of, rows_of
 from model.eval.scores import DocumentScores
-from model.loss import token_nats
+from model.layout import Layout, one_device
 from model.parameters import Params
-from model.step import to_device
+from model.scoring import scorer_of
 from ops.cache import held_out_documents, read_ledger
 from ops.tokenizer import load_token_bytes
 
@@ -32,8 +31,12 @@ Heartbeat = Callable[[int], None]
 class HeldOutScorer:
     """Scores one store's held-out text under one model shape. Compiles once, however often it is asked."""
 
-    def __init__(self, model: ModelConfig, store: Artifact, held_out: HeldOutConfig) -> None:
-        """Raises ValueError if the store's tokens don't fit the model."""
+    def __init__(self, model: ModelConfig, store: Artifact, held_out: HeldOutConfig, *, layout: Layout | None = None) -> None:
+        """Score where the parameters lie: over the devices of `layout`, or on one.
+
+        Raises:
+            ValueError: the store's tokens don't fit the model.
+        """
         ledger = read_ledger(store)
         if ledger.vocab_size > model.vocab_size:
             raise ValueError(f"{store.url} has token ids below {ledger.vocab_size}, the model knows {model.vocab_size}; raise vocab_size")
@@ -43,7 +46,7 @@ class HeldOutScorer:
         dropless = settled(model, held_out.sequence_tokens)[
             0
         ].dropless  # a capacity makes a score hang on the batch around a text, and worse than the model is
-        self._nats = jax.jit(lambda params, router_bias, batch: token_nats(params, router_bias, dropless, batch))
+        self._nats = scorer_of(dropless, layout or one_device(model))
 
     def score(self, params: Params, router_bias: Array, *, heartbeat: Heartbeat) -> dict[str, DocumentScores]:
         """Score every domain.
@@ -59,8 +62,8 @@ class HeldOutScorer:
             scores[domain] = self._unscored(documents)
             rows = rows_of(pieces_of(documents, config.sequence_tokens), config.sequence_tokens)
             for group in batched(rows, config.batch_sequences):
-                batch = to_device(batch_of(group, config.batch_sequences, config.sequence_tokens))
-                nats = np.asarray(jax.device_get(self._nats(params, router_bias, batch)), np.float64)
+                batch = batch_of(group, config.batch_sequences, config.sequence_tokens)
+                nats = self._nats(params, router_bias, batch).astype(np.float64)
                 for row, row_nats in zip(group, nats, strict=False):  # the last group is filled up with rows of padding
                     for _, piece, place in row.places():
                         scores[domain].nats[piece.document] += row_nats[place].sum()

@@ -43,7 +43,7 @@ def run_layer(config: ModelConfig, is_token: Array | None = None) -> Any:
     """The compiled layer (x, weights, bias) -> (y, stats)."""
 
     def run(x: Array, weights: dict[str, Array], bias: Array) -> Any:
-        return moe(x, weights, bias, config, jnp.ones(x.shape[0], bool) if is_token is None else is_token, data_axis=None)
+        return moe(x, weights, bias, config, jnp.ones(x.shape[0], bool) if is_token is None else is_token)
 
     return jax.jit(run)
 

@@ -20,7 +20,7 @@ from tests.model.learner import variant
 )
 def test_kth_largest_equals_sorting(values: list[float], k: int) -> None:
     columns = np.asarray(values, np.float32).reshape(6, 2)
-    found = jax.jit(functools.partial(kth_largest, data_axis=None))(jnp.asarray(columns), jnp.int32(k))
+    found = jax.jit(functools.partial(kth_largest, axes=()))(jnp.asarray(columns), jnp.int32(k))
     np.testing.assert_array_equal(found, np.sort(columns, axis=0)[::-1][k - 1])
 
 
@@ -37,7 +37,7 @@ def test_balancing_converges_from_a_strong_skew_in_three_updates(estimator: str,
         biased = scores + bias
         load = np.bincount(np.argsort(-biased, axis=1)[:, : config.experts_per_token].ravel(), minlength=config.experts)
         violations.append(load.max() / load.mean() - 1)
-        bias = np.asarray(balanced_bias(jnp.asarray(scores), jnp.asarray(biased), config, jnp.ones(tokens, bool), data_axis=None))
+        bias = np.asarray(balanced_bias(jnp.asarray(scores), jnp.asarray(biased), config, jnp.ones(tokens, bool), axes=()))
     assert violations[0] > 5
     assert violations[3] <= 0.25  # what is left is the sampling noise of 512 tokens an expert
     assert abs(bias.mean()) < 1e-5
@@ -47,7 +47,7 @@ def test_quantile_bias_equals_its_definition_by_sorting() -> None:
     config = variant(experts=8, experts_per_token=2)
     scores, biased, margins = _scores(tokens=50, experts=8, chosen=2)
     expected = -np.sort(margins, axis=0)[::-1][50 * 2 // 8 - 1]
-    ours = balanced_bias(scores, biased, config, jnp.ones(50, bool), data_axis=None)
+    ours = balanced_bias(scores, biased, config, jnp.ones(50, bool), axes=())
     np.testing.assert_allclose(ours, expected - expected.mean(), atol=1e-6)
 
 

@@ -11,6 +11,7 @@ from infra.artifacts.artifact import Artifact
 from model.branch import branch, branched
 from model.config import BranchConfig, ScheduleConfig
 from model.finish import read_model, read_state
+from model.layout import one_device
 from model.loader import MixtureLoader
 from model.parameters import Params
 from model.run import read_run, resolve
@@ -75,7 +76,10 @@ def test_the_first_update_starts_from_the_parents_whole_state(parent: Artifact, 
     one = BranchConfig(cooldown_steps=1, floor_share=0.01)
     run = branched(one, read_run(parent), parent.digest)
     moved, _ = read_model(run_program(branch, one, tmp_path, parent=parent, **data), run)
-    state, batch = read_state(parent, read_run(parent).run), MixtureLoader(**data, config=run.loader).batch(0)
+    state, batch = (
+        read_state(parent, read_run(parent).run, one_device(read_run(parent).run.model)),
+        MixtureLoader(**data, config=run.loader).batch(0),
+    )
     forgetful = TrainState(state.parameters, start_state(run).optimizer, state.router_bias)
     assert not equal(make_step(run)(copied(forgetful), to_device(batch))[0].parameters, moved)
     assert equal(make_step(run)(copied(state), to_device(batch))[0].parameters, moved)
@@ -98,7 +102,7 @@ def test_an_equal_branch_gives_equal_bytes(cooled: Artifact, parent: Artifact, d
 def test_router_bias_and_parameters_are_read_back_as_written(parent: Artifact) -> None:
     run = read_run(parent).run
     params, bias = read_model(parent, run)
-    state = read_state(parent, run)
+    state = read_state(parent, run, one_device(run.model))
     assert same(bias, state.router_bias)
     assert equal(params, state.parameters)
 

@@ -114,5 +114,5 @@ def _balanced_choices(config: ModelConfig) -> Array:
     for _ in range(5):
         scores = jnp.asarray((rng.normal(size=(8192, config.experts)) + preference).astype(np.float32))
         selected = jax.lax.top_k(scores + router_bias, config.experts_per_token)[1]
-        router_bias = balanced_bias(scores, scores + router_bias, config, jnp.ones(8192, bool), data_axis=None)
+        router_bias = balanced_bias(scores, scores + router_bias, config, jnp.ones(8192, bool), axes=())
     return selected

@@ -10,6 +10,7 @@ import pytest
 from jax import Array
 
 from model.router import RouterStats, route
+from model.shards import Axes
 from tests.model.layers import WIDTH, layer_of, narrow, run_layer
 from tests.model.learner import largest_difference
 
@@ -19,8 +20,8 @@ def test_combine_weights_sum_to_the_scale_and_ignore_the_bias() -> None:
     x, weights, _ = layer_of(config)
     is_token = jnp.ones(x.shape[0], bool)
     shift = jnp.asarray([0.0, 0.0, 0.0, 100.0])
-    _, plain, _ = route(x, weights["router"], 0 * shift, config, is_token, data_axis=None)
-    experts, forced, _ = route(x, weights["router"], shift, config, is_token, data_axis=None)
+    _, plain, _ = route(x, weights["router"], 0 * shift, config, is_token, axes=())
+    experts, forced, _ = route(x, weights["router"], shift, config, is_token, axes=())
     np.testing.assert_allclose(jnp.sum(plain, axis=-1), 2.5, rtol=1e-6)
     assert np.all(experts[:, 0] == 3)  # the bias decides the choice
     scores = np.asarray(x @ weights["router"])
@@ -40,8 +41,8 @@ def test_padding_is_not_counted_and_does_not_vote(estimator: str) -> None:
     config = narrow(router_quantile=estimator)
     x, weights, bias = layer_of(config)
     is_token = jnp.arange(x.shape[0]) < 20
-    _, _, stats = route(x, weights["router"], bias, config, is_token, data_axis=None)
-    _, _, alone = route(x[:20], weights["router"], bias, config, is_token[:20], data_axis=None)
+    _, _, stats = route(x, weights["router"], bias, config, is_token, axes=())
+    _, _, alone = route(x[:20], weights["router"], bias, config, is_token[:20], axes=())
     assert np.sum(stats.load) == 20 * config.experts_per_token
     assert largest_difference(stats, alone) < 1e-6  # the same counts and the same order statistic
 
@@ -50,7 +51,7 @@ def test_padding_is_not_counted_and_does_not_vote(estimator: str) -> None:
 def test_only_padding_leaves_a_finite_bias(estimator: str) -> None:
     config = narrow(router_quantile=estimator)
     x, weights, bias = layer_of(config)
-    _, _, stats = route(x, weights["router"], bias, config, jnp.zeros(x.shape[0], bool), data_axis=None)
+    _, _, stats = route(x, weights["router"], bias, config, jnp.zeros(x.shape[0], bool), axes=())
     assert np.array_equal(stats.next_bias, np.zeros(config.experts))
     assert stats.entropy == 0
 
@@ -61,12 +62,12 @@ def test_router_statistics_of_shards_are_those_of_the_whole(estimator: str) -> N
     x, weights, bias = layer_of(config)
     is_token = jnp.arange(x.shape[0]) % 5 != 0
 
-    def statistics(x: Array, is_token: Array, data_axis: str | None) -> RouterStats:
-        return route(x, weights["router"], bias, config, is_token, data_axis=data_axis)[2]
+    def statistics(x: Array, is_token: Array, axes: Axes) -> RouterStats:
+        return route(x, weights["router"], bias, config, is_token, axes=axes)[2]
 
-    whole = statistics(x, is_token, None)
+    whole = statistics(x, is_token, ())
     # vmap names the axis as shard_map does, without needing devices.
-    per_shard: Callable[[Array, Array], RouterStats] = functools.partial(statistics, data_axis="data")
+    per_shard: Callable[[Array, Array], RouterStats] = functools.partial(statistics, axes=("data",))
     stats = jax.vmap(per_shard, axis_name="data")(x.reshape(4, -1, WIDTH), is_token.reshape(4, -1))
     for shard in range(4):
         assert largest_difference(jax.tree.map(lambda a, i=shard: a[i], stats), whole) < 1e-6
@@ -77,11 +78,11 @@ def test_scores_are_float32_whatever_the_router_multiplies_in() -> None:
     x, weights, bias = layer_of(exact)
     half = x.astype(jnp.bfloat16)
     is_token = jnp.ones(x.shape[0], bool)
-    _, combine, _ = route(half, weights["router"], bias, exact, is_token, data_axis=None)
-    _, rounded, _ = route(half, weights["router"], bias, rough, is_token, data_axis=None)
+    _, combine, _ = route(half, weights["router"], bias, exact, is_token, axes=())
+    _, rounded, _ = route(half, weights["router"], bias, rough, is_token, axes=())
     assert combine.dtype == rounded.dtype == jnp.float32
     rows, matrix = np.asarray(half, np.float64), np.asarray(weights["router"], np.float64)
-    ours = route(half, weights["router"], 0 * bias, exact, is_token, data_axis=None)
+    ours = route(half, weights["router"], 0 * bias, exact, is_token, axes=())
     affinity = 1 / (1 + np.exp(-np.take_along_axis(rows @ matrix, np.asarray(ours[0]), axis=1)))
     np.testing.assert_allclose(ours[1], 2.5 * affinity / affinity.sum(1, keepdims=True), rtol=1e-5)  # no bfloat16 rounding on the way
     assert not np.array_equal(combine, rounded)

@@ -9,6 +9,7 @@ import pytest
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
 from model.config import CheckpointPolicy, OptimizerConfig
+from model.layout import Layout
 from model.loop import RadiusDriftError, run_to_end
 from model.run import data_of, resolve
 from model.state import TrainState
@@ -48,12 +49,14 @@ def test_a_run_on_spheres_learns_keeps_every_norm_and_resumes_in_the_same_bytes(
 def test_a_run_stops_where_a_matrix_has_left_its_sphere(data: dict[str, Artifact], tmp_path: Path) -> None:
     run = resolve(CONFIG)
 
-    def begin() -> TrainState:
-        state = start_state(run)
+    def begin(layout: Layout) -> TrainState:
+        state = start_state(run, layout)
         layers: dict[str, Any] = state.parameters["layers"]
         moe = layers["moe"] | {"expert_up": layers["moe"]["expert_up"].at[1, 2].multiply(0.99)}
         return state._replace(parameters=jax.tree.map(lambda a: a, state.parameters) | {"layers": layers | {"moe": moe}})
 
     out = Writer(str(tmp_path / "attempt"), scratch_url=str(tmp_path / "scratch"))
     with pytest.raises(RadiusDriftError, match=r"step 1: a matrix that must keep its norm is off by 0\.01 of it"):
-        run_to_end(run, data_of(data["store"], data["mixture"]), CONFIG.checkpoints, begin, data["store"], data["mixture"], out)
+        run_to_end(
+            run, data_of(data["store"], data["mixture"]), CONFIG.checkpoints, CONFIG.mesh, begin, data["store"], data["mixture"], out
+        )

@@ -1,0 +1,79 @@
+"""The same mathematics on eight devices as on one: every mesh, experts that tokens travel to, and runs that change their mesh."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.artifacts.artifact import Artifact
+from model.tracker import read_rows
+from tests.model.meshes import cases
+
+LOSS = 2e-6
+"""Float32 sums in another order, on a loss of about four nats."""
+
+
+def on_devices(count: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A module of the tests in a process with so many devices."""
+    flags = f"--xla_force_host_platform_device_count={count} --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}  # compiling is nearly all of the time
+    return subprocess.run([sys.executable, "-m", *arguments], env=environment, capture_output=True, text=True, check=False, timeout=280)
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
+    done = on_devices(8, "tests.model.meshes")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("case", cases())
+def test_loss_gradient_and_router_statistics_are_those_of_one_device(report: dict[str, Any], case: str) -> None:
+    found = report["gradients"][case]
+    assert found["loss"] < LOSS
+    assert found["gradient"] < 2e-5  # of each leaf's largest entry: small gradients are differences of large sums
+    assert found["load"] == 0
+    assert found["next_bias"] < 2e-6
+    assert found["dropped"] == found["dropped by one device"]
+    assert (found["dropped"] > 0) == case.startswith("capacity")
+
+
+def test_rows_arrive_where_a_plain_loop_puts_them_come_home_and_pull_back_their_gradients(report: dict[str, Any]) -> None:
+    assert report["exchange"]["there"] == 0
+    assert report["exchange"]["back"] == 0
+    assert report["exchange"]["transpose"] < 1e-4  # a dot product of 1,600 numbers in float32
+
+
+def test_ten_steps_on_eight_devices_lose_what_they_lose_on_one_and_again(report: dict[str, Any]) -> None:
+    found = report["losses"]
+    assert found["difference"] < LOSS
+    assert found["drift"] < 1e-6
+    assert found["equal again"]
+
+
+def losses_of(directory: Path) -> list[float]:
+    with Artifact.open_at(str(directory)).open("metrics.jsonl") as stream:
+        return [row["loss"] for row in read_rows(stream)]
+
+
+def test_a_run_that_is_killed_and_goes_on_from_8_devices_to_2_and_back_to_8_loses_what_it_would_have(
+    data: dict[str, Artifact], tmp_path: Path
+) -> None:
+    inputs = (data["store"].url, data["mixture"].url)
+    straight = on_devices(8, "tests.model.lives", str(tmp_path / "straight"), *inputs)
+    assert straight.returncode == 0, straight.stderr
+    for devices, steps in ((8, "5"), (2, "9")):
+        killed = on_devices(devices, "tests.model.lives", str(tmp_path / "moved"), *inputs, steps)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    last = on_devices(8, "tests.model.lives", str(tmp_path / "moved"), *inputs)
+    assert last.returncode == 0, last.stderr
+    moved, expected = losses_of(tmp_path / "moved"), losses_of(tmp_path / "straight")
+    assert len(moved) == len(expected) == 12
+    assert max(abs(a - b) for a, b in zip(moved, expected, strict=True)) < LOSS
+    assert moved != expected, "the steps on two devices did add in another order"
