@@ -14,6 +14,7 @@ from orchestration.errors import UntraceableError
 from orchestration.trace import Seen, Trail, as_json, batch_of, trails_of_id, trails_of_url
 
 READINGS_SHOWN = 8
+VALUES_SHOWN = 3  # of a list of labels
 
 
 def show_document(console: Console, factory: Factory, id: str, *, save: Path | None, in_json: bool) -> None:
@@ -106,9 +107,11 @@ def _said(said: Any) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    if isinstance(value, list) and value and isinstance(value[0], int):
-        return f"{len(value)} hashes"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list) and len(value) > VALUES_SHOWN:
+        return f"{_value(value[:VALUES_SHOWN])} and {len(value) - VALUES_SHOWN} more"
+    if isinstance(value, dict):
+        return f"({_said(value)})"
+    return ", ".join(map(_value, value)) if isinstance(value, list) else str(value)
 
 
 def _seen_lines(one: Seen) -> list[tuple[str, str]]:

@@ -106,7 +106,7 @@ def _source(funnel: SourceFunnel, samples: Sequence[Sample], rejects: Sequence[R
         parts += [element("h3", "Records that are no documents"), _rejects(funnel, rejects)]
     removed = [sample for sample in samples if sample.outcome != Outcome.OUT.name.lower()]
     if removed:
-        parts += [element("h3", "Removed, beside what was kept"), *(_sample(sample) for sample in removed)]
+        parts += [element("h3", "Removed, beside what was kept"), _meaning_of_marks(), *(_sample(sample) for sample in removed)]
     kept = [sample for sample in samples if sample.outcome == Outcome.OUT.name.lower()]
     if kept:
         parts += [element("h3", "Kept"), *(_sample(sample) for sample in kept)]
@@ -125,10 +125,15 @@ def _steps(funnel: SourceFunnel) -> Markup:
 def _rejects(funnel: SourceFunnel, examples: Sequence[RejectExample]) -> Markup:
     rows = []
     for reason, count in funnel.rejected.items():
-        named = [f"{one.uri}: {one.detail}" if one.detail else one.uri for one in examples if one.reason == reason]
+        named = [": ".join(part for part in (one.uri, one.detail) if part) for one in examples if one.reason == reason]
         rows.append(element("tr", element("td", reason), element("td", f"{count:,}"), element("td", "; ".join(named))))
     head = element("tr", *(element("th", title) for title in ("reason", "records", "for example")))
     return element("div", element("table", head, *rows, class_="wide"), class_="scroll")
+
+
+def _meaning_of_marks() -> Markup:
+    meanings = (("reason", "why it was removed"), ("shared", "stands in both texts"), ("only", "stands in this one alone"))
+    return element("p", *(element("span", element("mark", what, class_=kind), " ") for kind, what in meanings), class_="dim")
 
 
 def _sample(sample: Sample) -> Markup:
