@@ -4,10 +4,8 @@ Each evaluation has an archive of its own (ops/evaluation/records.py); one that 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from threading import Lock
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,13 +18,14 @@ from infra.catalog.catalog import Catalog
 from infra.catalog.engine import CatalogError
 from infra.catalog.records import CatalogArtifact
 from infra.dash.paging import page_of, rows_of
-from infra.dash.results import Choice, Estimate, Key, Page, Prediction, Result, Sample, Unavailable, Verdict
+from infra.dash.results import Estimate, Key, Page, Prediction, Result, Sample, Unavailable, Verdict
 from infra.storage.errors import StorageError
 from infra.storage.objects import list_names
 from ops.evaluation import statistics
 from ops.evaluation.records import FOLDER, EvaluationRecord, archive_of, records_in
 from ops.evaluation.samples import SAMPLES
 from ops.evaluation.statistics import Tally
+from orchestration.dash_rows import result_of, sample_of, shown_estimate
 
 LISTED = ("kind", "extracted", "grading")  # columns of a line in a list of samples
 NOTHING_TAKEN = ("", "[invalid]")  # what a filter gives that found no answer
@@ -52,7 +51,7 @@ class ArchivedResults:
         digests: dict[str, set[str]] = defaultdict(set)
         for record, _ in found:
             digests[record.model["name"]].add(record.model["digest"])
-        return [_result(record, blank, several=len(digests[record.model["name"]]) > 1) for record, blank in found]
+        return [result_of(record, blank, several=len(digests[record.model["name"]]) > 1) for record, blank in found]
 
     def page(self, result: Result, *, after: Key | None, limit: int, verdict: Verdict | None) -> Page:
         """Samples by key."""
@@ -63,7 +62,7 @@ class ArchivedResults:
             )
         except (ArchiveError, StorageError) as error:
             raise Unavailable(f"The samples of {result.run} can't be read: {error}") from error
-        return Page([_sample(row) for row in rows], has_more)
+        return Page([sample_of(row) for row in rows], has_more)
 
     def sample(self, result: Result, key: Key) -> Sample | None:
         """One sample."""
@@ -72,7 +71,7 @@ class ArchivedResults:
             rows = rows_of(snapshot, SAMPLES.name, snapshot.schema(SAMPLES.name).names, [key])
         except (ArchiveError, StorageError) as error:
             raise Unavailable(f"The samples of {result.run} can't be read: {error}") from error
-        return _sample(rows[0]) if rows else None
+        return sample_of(rows[0]) if rows else None
 
     def mean(self, results: Sequence[Result | None]) -> Estimate:
         """Over a panel whose missing evaluations are bounded."""
@@ -82,7 +81,7 @@ class ArchivedResults:
             for name, result in zip(panel, results, strict=True)
             if result is not None and result.estimate is not None
         }
-        return _estimate(statistics.aggregate(panel, tallies, "bound"))
+        return shown_estimate(statistics.aggregate(panel, tallies, "bound"))
 
     def predictions(self) -> Sequence[Prediction]:
         """The lineage's: each registered value, and what the checkpoints measured against it."""
@@ -129,54 +128,6 @@ class ArchivedResults:
         return snapshot
 
 
-def _result(record: EvaluationRecord, blank: bool, *, several: bool) -> Result:
-    """A record on the board.
-
-    Args:
-        blank: no sample of it has an answer.
-        several: other models have the same name, so the digest is part of it.
-    """
-    name, limit = record.model["name"], record.evaluation.get("limit")
-    coverage = record.coverage
-    succeeded = record.status == "succeeded"
-    is_rate = coverage is not None and (coverage.scored > 0 or not record.metrics)
-    tally = coverage.tally if succeeded and coverage is not None and is_rate else None
-    return Result(
-        run=f"{record.run_id}.{record.launch}",
-        model=f"{name} · {record.model['digest'][:8]}" if several else name,
-        benchmark=f"{record.name}, first {limit:,}" if limit else record.name,
-        metric=" · ".join(part for part in reversed(record.headline or ()) if part != "none") or "none",
-        cohort=record.launch,
-        version=record.version or "none given",
-        at=datetime.fromisoformat(record.at).astimezone(UTC),
-        status=record.status,
-        attempted=coverage.attempted if coverage else None,
-        scored=coverage.scored if coverage else 0,
-        correct=coverage.correct if coverage else 0,
-        estimate=_estimate(statistics.estimate(tally)) if tally else None,
-        measure=_headline_number(record) if succeeded and not is_rate else None,
-        suspicions=tuple(_suspicions(record, blank)) if succeeded else (),
-        errors={"without a grade": missing} if coverage and is_rate and (missing := coverage.attempted - coverage.scored) else {},
-        detail="\n".join([record.reason or "", *record.log_tail]).strip() or None,
-        has_samples=succeeded,
-    )
-
-
-def _suspicions(record: EvaluationRecord, blank: bool) -> list[str]:
-    coverage = record.coverage
-    found = []
-    if coverage is not None and not coverage.attempted:
-        found.append("It set out to grade no item.")
-    if blank:
-        found.append("No answer could be taken from any output: a broken filter looks the same as a model that knows nothing.")
-    return found
-
-
-def _headline_number(record: EvaluationRecord) -> float | None:
-    filter_, metric = record.headline or ("", "")
-    return record.metrics.get(filter_, {}).get(metric)
-
-
 def _has_no_answer(snapshot: Snapshot) -> bool:
     """Whether there are generated answers and a filter took nothing from any of them."""
     if SAMPLES.name not in snapshot.tables:
@@ -199,34 +150,6 @@ def _has(batch: pa.RecordBatch, verdict: Verdict | None) -> pa.Array:
         return grading.is_null()
     passed = pc.struct_field(grading, "passed")
     return pc.and_kleene(grading.is_valid(), passed if verdict == "passed" else pc.invert(passed))
-
-
-def _sample(row: Mapping[str, Any]) -> Sample:
-    grading = row.get("grading")
-    return Sample(
-        key=tuple(row[name] for name in SAMPLES.key),
-        verdict="ungraded" if grading is None else "passed" if grading["passed"] else "failed",
-        kind=row["kind"],
-        method=grading and grading["method"],
-        metric=grading and grading["metric"],
-        score=grading and grading["score"],
-        reason=(grading and grading["detail"]) or None,
-        prompt=row.get("prompt"),
-        messages=[(one["role"], one["content"]) for one in row.get("messages") or ()],
-        choices=[
-            Choice(one["text"], one["loglik"], number == row.get("model_choice"), number == row.get("gold_choice"))
-            for number, one in enumerate(row.get("choices") or ())
-        ],
-        output=row.get("output"),
-        extracted=row.get("extracted"),
-        metrics=dict(row.get("metrics") or {}),
-        document=row.get("doc"),
-        trajectory=row.get("trajectory"),
-    )
-
-
-def _estimate(found: statistics.Estimate) -> Estimate:
-    return Estimate(found.low, found.high, found.least, found.most, found.complete_case, found.kind)
 
 
 def _newest(artifacts: Sequence[CatalogArtifact]) -> list[CatalogArtifact]:
