@@ -218,6 +218,7 @@ class QualityConfig(ProgramConfig):
     max_chars: int = Field(200_000, ge=1)  # read from the beginning; features are shares, which settle long before
     code_media_types: tuple[str, ...] = ("text/x-python", "text/x-source")  # scored as code; others where the lines look like it
     batch_rows: int = execution_only(2_048, ge=1)
+    execution: Execution = execution_only(Execution())
 
     @model_validator(mode="after")
     def _cuts_ascend(self) -> Self:
@@ -302,6 +303,7 @@ class MinhashConfig(ProgramConfig):
     seed: int = Field(42, ge=0)
     max_chars: int = Field(500_000, ge=1)  # of the cleaned text, from its beginning
     batch_rows: int = execution_only(2_048, ge=1)
+    execution: Execution = execution_only(Execution())
 
 
 class ExactDedupConfig(ProgramConfig):

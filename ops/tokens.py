@@ -14,12 +14,10 @@ from tokenizers import Tokenizer
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.attributes import document_count
+from ops.attributes import map_attributes
 from ops.config import TokenizeConfig
-from ops.dataflow.flow import Dataflow
-from ops.dataflow.shard import Shard, Tally, whole_shards
+from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
-from ops.shards import shard_names
 from ops.tokenizer import END_OF_TEXT_ID, load_token_bytes, load_tokenizer
 from ops.windows import windows
 
@@ -60,10 +58,15 @@ def tokenize(config: TokenizeConfig, normalized: Artifact, tokenizer: Artifact, 
     Raises:
         PoisonedShardsError: (a LossyTokenizerError in it) the tokens of a document stand for more or fewer bytes than its text has.
     """
-    flow = Dataflow(out, config.execution, document_count(normalized))
-    shards = whole_shards(normalized, shard_names(normalized), ["id", "text"])
-    encoded = flow.map("tokens", shards, EncodeDocuments(config, tokenizer), Output(TOKENS, group_rows=ROWS, batch_rows=ROWS))
-    flow.publish(encoded)
+    encoded = map_attributes(
+        "tokens",
+        normalized,
+        out,
+        EncodeDocuments(config, tokenizer),
+        columns=["id", "text"],
+        output=Output(TOKENS, group_rows=ROWS, batch_rows=ROWS),
+        execution=config.execution,
+    )
     _copy(tokenizer, "token_bytes.npy", out)
     tally = encoded.tally
     return TokenizeStats(

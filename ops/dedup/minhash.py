@@ -4,6 +4,9 @@ Jaccard similarity by minima: Broder 1997. Bands of rows: P(shared bucket | J) =
 `ops.hashing.definition` defines cleaning, shingles, permutations and buckets.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -11,8 +14,10 @@ from numpy.typing import NDArray
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.attributes import write_attributes
+from ops.attributes import map_attributes
 from ops.config import MinhashConfig
+from ops.dataflow.shard import Shard, Tally
+from ops.dataflow.work import Output
 from ops.hashing.code_points import case_folding_without_punctuation
 from ops.hashing.columns import TextColumn
 from ops.hashing.definition import permutations
@@ -38,18 +43,30 @@ def minhash(config: MinhashConfig, normalized: Artifact, out: Writer) -> Minhash
         out: co-partitioned; `id`, `buckets: list<uint64>` with `num_bands` entries, or none where the text is
             empty after cleaning.
     """
-    hasher = Hasher(config)
-    documents = unsigned = 0
+    signed = map_attributes(
+        "minhash",
+        normalized,
+        out,
+        SignDocuments(config),
+        columns=["id", "text"],
+        output=Output(SCHEMA, batch_rows=config.batch_rows),
+        execution=config.execution,
+    )
+    return MinhashStats(documents=signed.rows, without_signature=signed.tally["without_signature"], parameters=parameters_of(config))
 
-    def label(batch: pa.RecordBatch) -> pa.RecordBatch:
-        nonlocal documents, unsigned
-        buckets, signed = hasher.buckets(TextColumn.of(batch["text"]))
-        documents += len(signed)
-        unsigned += int((~signed).sum())
-        return pa.record_batch([batch["id"], list_column(buckets, signed)], schema=SCHEMA)
 
-    write_attributes(normalized, out, label, columns=["id", "text"], schema=SCHEMA, batch_rows=config.batch_rows)
-    return MinhashStats(documents=documents, without_signature=unsigned, parameters=parameters_of(config))
+@dataclass(frozen=True)
+class SignDocuments:
+    """Record batches with `id` and `text` -> `SCHEMA`."""
+
+    config: MinhashConfig
+
+    def __call__(self, shard: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+        hasher = Hasher(self.config)
+        for batch in batches:
+            buckets, signed = hasher.buckets(TextColumn.of(batch["text"]))
+            tally["without_signature"] += int((~signed).sum())
+            yield pa.record_batch([batch["id"], list_column(buckets, signed)], schema=SCHEMA)
 
 
 class Hasher:

@@ -1,14 +1,17 @@
-"""The language of every document: fastText's lid.176 (Joulin et al. 2016), offline, from the document's head.
+"""The language of every document, offline, from the document's head: fastText's lid.176 (Joulin et al. 2016), spared where it can be.
 
-The label is the model's (ISO 639, 176 languages) with its probability; a head without any letter is `und`.
-Nothing is dropped here: the store decides.
+eldc, a table of n-grams compiled in C, is asked first. It is twenty times faster and knows 60 languages to fastText's 176, so
+it only has the word where it calls itself sure and the language has no neighbour that it takes for it. On 387 translations of
+the Declaration of Human Rights it is sure of 72, and outside `NEIGHBOURED` never against fastText.
+The label is ISO 639's with the detector's confidence; a head without any letter is `und`. Nothing is dropped: the store decides.
 """
 
 import hashlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,31 +29,36 @@ from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
 
 UNDETERMINED = "und"  # ISO 639-2's code for it
-SCHEMA = pa.schema([("id", pa.string()), ("language", pa.string()), ("score", pa.float32())])
+SCHEMA = pa.schema([("id", pa.string()), ("language", pa.string()), ("score", pa.float32()), ("detector", pa.string())])
 LABEL_PREFIX = "__label__"
+FASTTEXT, ELDC = "fasttext", "eldc"
+NEIGHBOURED = frozenset({"nl", "ms", "sr", "hr", "ur", "yo"})
+"""Languages of eldc's that it also hears in Afrikaans, Indonesian, Macedonian, Serbian in Latin letters, western Punjabi, and others."""
 
 
 class LanguageStats(Stats):
-    """Documents by language, the most frequent first, and the mean probability of the labels given."""
+    """Documents by language, the most frequent first, and by detector; the mean confidence of the labels given."""
 
     documents: int
     languages: dict[str, int]
+    detectors: dict[str, int]
     mean_score: float
     model_sha256: str
 
 
-@program(version="1")
+@program(version="2")
 def label_language(config: LanguageConfig, normalized: Artifact, out: Writer) -> LanguageStats:
     """Name the language of every document.
 
     Args:
         normalized: one source.
-        out: co-partitioned; `id`, `language: string`, `score: float32` (the label's probability; 0 for `und`).
+        out: co-partitioned; `id`, `language: string`, `score: float32` (fastText's probability or eldc's score; 0 for `und`),
+            `detector: string`.
 
     Raises:
-        LanguageModelError: the model on this machine is missing or not the one the config names.
+        LanguageModelError: a model on this machine is missing or not the one the config names.
     """
-    load_model(config.model_sha256)  # before any shard, which would only say that it can't be done
+    label_texts(pa.array([], pa.string()), config)  # loads the models before any shard, which would only say that it can't be done
     labelled = map_attributes(
         "language",
         normalized,
@@ -61,16 +69,20 @@ def label_language(config: LanguageConfig, normalized: Artifact, out: Writer) ->
         execution=config.execution,
     )
     tally = labelled.tally
-    languages = {key.removeprefix(LANGUAGE): count for key, count in tally.items() if key.startswith(LANGUAGE)}
+    languages, detectors = (
+        {key.removeprefix(kind): count for key, count in tally.items() if key.startswith(kind)} for kind in (LANGUAGE, DETECTOR)
+    )
     return LanguageStats(
         documents=labelled.rows,
         languages=dict(sorted(languages.items(), key=lambda item: (-item[1], item[0]))),
+        detectors=dict(sorted(detectors.items())),
         mean_score=round(tally[SCORE] / 1_000_000 / max(1, labelled.rows), 6),
         model_sha256=config.model_sha256,
     )
 
 
-LANGUAGE, SCORE = "language/", "score"  # what is tallied: documents by label; scores in millionths, whose sum no batching changes
+# What is tallied: documents by label and by detector; scores in millionths, whose sum no batching changes.
+LANGUAGE, DETECTOR, SCORE = "language/", "detector/", "score"
 
 
 @dataclass(frozen=True)
@@ -80,25 +92,28 @@ class LabelLanguage:
     config: LanguageConfig
 
     def __call__(self, shard: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
-        model = load_model(self.config.model_sha256)
         for batch in batches:
-            found = [identify(model, head) for head in heads(batch["text"], self.config.head_chars)]
-            tally.update(f"{LANGUAGE}{language}" for language, _ in found)
-            tally[SCORE] += sum(round(score * 1_000_000) for _, score in found)
-            labels = pa.array([language for language, _ in found], pa.string())
-            scores = pa.array(np.array([score for _, score in found], np.float32))
-            yield pa.record_batch([batch["id"], labels, scores], schema=SCHEMA)
+            labels, scores, detectors = label_texts(batch["text"], self.config)
+            tally.update(f"{LANGUAGE}{language}" for language in labels)
+            tally.update(f"{DETECTOR}{detector}" for detector in detectors)
+            tally[SCORE] += sum(round(score * 1_000_000) for score in scores)
+            columns = [pa.array(labels, pa.string()), pa.array(np.array(scores, np.float32)), pa.array(detectors, pa.string())]
+            yield pa.record_batch([batch["id"], *columns], schema=SCHEMA)
 
 
 class LanguageModelError(RuntimeError):
     """The language model of the config is not on this machine."""
 
 
-def label_texts(texts: pa.Array, config: LanguageConfig) -> tuple[list[str], list[float]]:
-    """Label and probability of every text, each by itself."""
+def label_texts(texts: pa.Array, config: LanguageConfig) -> tuple[list[str], list[float], list[str]]:
+    """Label, confidence and detector of every text, each by itself."""
     model = load_model(config.model_sha256)
-    found = [identify(model, head) for head in heads(texts, config.head_chars)]
-    return [language for language, _ in found], [score for _, score in found]
+    ask_first = load_eldc(config.eldc_version) if config.detector == "eldc, fasttext" else None
+    found = []
+    for head in heads(texts, config.head_chars):
+        first = ask_first(head) if ask_first else None
+        found.append((*first, ELDC) if first else (*identify(model, head), FASTTEXT))
+    return [row[0] for row in found], [row[1] for row in found], [row[2] for row in found]
 
 
 def heads(texts: pa.Array, chars: int) -> list[str]:
@@ -115,6 +130,31 @@ def identify(model: Any, head: str) -> tuple[str, float]:
     if not labels:
         return UNDETERMINED, 0.0
     return labels[0].removeprefix(LABEL_PREFIX), min(1.0, float(probabilities[0]))
+
+
+@cache
+def load_eldc(wanted: str) -> Callable[[str], tuple[str, float] | None]:
+    """eldc as a function from a line to label and score, None where it is not to be trusted.
+
+    Raises:
+        LanguageModelError: see `label_language`.
+    """
+    found = version("eldc") if importlib.util.find_spec("eldc") else "none"
+    if found != wanted:
+        raise LanguageModelError(
+            f"eldc {wanted} labels languages here, and {found} is installed; install that one, or set its detector to 'fasttext'"
+        )
+    import eldc
+
+    eldc.init()
+
+    def detect(head: str) -> tuple[str, float] | None:
+        details = eldc.detect_details(head)
+        if not details.reliable or details.language in NEIGHBOURED:
+            return None
+        return details.language, min(1.0, details.scores[details.language])
+
+    return detect
 
 
 @cache

@@ -3,7 +3,8 @@
 A scorer is a function from a batch to `Scores`; a learned model takes the same place under its own name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,17 @@ from numpy.typing import NDArray
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.attributes import write_attributes
+from ops.attributes import map_attributes
 from ops.config import QualityConfig
+from ops.dataflow.shard import Shard, Tally
+from ops.dataflow.work import Output
 from ops.hashing.columns import TextColumn
 from ops.label.rules import Scores, score_texts
 
 SCHEMA = pa.schema([("id", pa.string()), ("score", pa.float32()), ("quality_bucket", pa.int8())])
 COLUMNS = ["id", "text", "media_type"]
+BUCKETS = 5
+FEATURE, APPLIES = "feature/", "applies/"  # what is tallied of each feature: its sum, and the documents it applies to
 
 Scorer = Callable[[QualityConfig, pa.RecordBatch], Scores]
 """Scores the rows of a batch with `COLUMNS`, each by itself."""
@@ -43,17 +48,31 @@ def score_quality(config: QualityConfig, normalized: Artifact, out: Writer) -> Q
         normalized: one source.
         out: co-partitioned; `id`, `score: float32`, `quality_bucket: int8` (0 the lowest, 4 the highest).
     """
-    scorer = SCORERS[config.scorer]
-    sums = _Sums()
+    scored = map_attributes(
+        "quality",
+        normalized,
+        out,
+        ScoreDocuments(config),
+        columns=COLUMNS,
+        output=Output(SCHEMA, batch_rows=config.batch_rows),
+        execution=config.execution,
+    )
+    return stats_of(scored.tally, scored.rows)
 
-    def label(batch: pa.RecordBatch) -> pa.RecordBatch:
-        scores = scorer(config, batch)
-        buckets = bucket_of(scores.score, config.cuts)
-        sums.add(scores, buckets)
-        return pa.record_batch([batch["id"], pa.array(scores.score), pa.array(buckets)], schema=SCHEMA)
 
-    write_attributes(normalized, out, label, columns=COLUMNS, schema=SCHEMA, batch_rows=config.batch_rows)
-    return sums.stats()
+@dataclass(frozen=True)
+class ScoreDocuments:
+    """Record batches with `COLUMNS` -> `SCHEMA`."""
+
+    config: QualityConfig
+
+    def __call__(self, shard: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+        scorer = SCORERS[self.config.scorer]
+        for batch in batches:
+            scores = scorer(self.config, batch)
+            buckets = bucket_of(scores.score, self.config.cuts)
+            count(scores, buckets, tally)
+            yield pa.record_batch([batch["id"], pa.array(scores.score), pa.array(buckets)], schema=SCHEMA)
 
 
 def score_by_rules(config: QualityConfig, batch: pa.RecordBatch) -> Scores:
@@ -71,32 +90,25 @@ def bucket_of(scores: NDArray[np.float32], cuts: tuple[float, ...]) -> NDArray[n
     return np.searchsorted(np.array(cuts, np.float32), scores, side="right").astype(np.int8)
 
 
-class _Sums:
-    """Running sums in millionths: whole numbers give the same means in any batching."""
+def count(scores: Scores, buckets: NDArray[np.int8], tally: Tally) -> None:
+    """Add a batch to the tally; scores and features in millionths, whose sums no batching changes."""
+    tally["code"] += int(scores.is_code.sum())
+    tally["score"] += _millionths(scores.score)
+    tally.update({f"bucket/{bucket}": int(documents) for bucket, documents in enumerate(np.bincount(buckets, minlength=BUCKETS))})
+    for name, values in scores.features.items():
+        known = values[~np.isnan(values)]
+        tally.update({f"{FEATURE}{name}": _millionths(known), f"{APPLIES}{name}": len(known)})
 
-    def __init__(self) -> None:
-        self._documents = self._code = self._score = 0
-        self._buckets = np.zeros(5, np.int64)
-        self._features: dict[str, tuple[int, int]] = {}
 
-    def add(self, scores: Scores, buckets: NDArray[np.int8]) -> None:
-        self._documents += len(scores.score)
-        self._code += int(scores.is_code.sum())
-        self._score += _millionths(scores.score)
-        self._buckets += np.bincount(buckets, minlength=5)
-        for name, values in scores.features.items():
-            known = values[~np.isnan(values)]
-            total, count = self._features.get(name, (0, 0))
-            self._features[name] = (total + _millionths(known), count + len(known))
-
-    def stats(self) -> QualityStats:
-        return QualityStats(
-            documents=self._documents,
-            code_documents=self._code,
-            buckets={str(bucket): int(count) for bucket, count in enumerate(self._buckets)},
-            mean_score=_mean(self._score, self._documents),
-            feature_means={name: _mean(total, count) for name, (total, count) in sorted(self._features.items())},
-        )
+def stats_of(tally: Tally, documents: int) -> QualityStats:
+    features = sorted(key.removeprefix(FEATURE) for key in tally if key.startswith(FEATURE))
+    return QualityStats(
+        documents=documents,
+        code_documents=tally["code"],
+        buckets={str(bucket): tally[f"bucket/{bucket}"] for bucket in range(BUCKETS)},
+        mean_score=_mean(tally["score"], documents),
+        feature_means={name: _mean(tally[f"{FEATURE}{name}"], tally[f"{APPLIES}{name}"]) for name in features},
+    )
 
 
 def _millionths(values: NDArray[np.floating]) -> int:
