@@ -1,4 +1,4 @@
-"""The sweep: jobs that nobody wants any more, attempts whose end nobody recorded, runs whose process is gone."""
+"""The sweep: jobs that nobody wants any more, attempts whose end nobody recorded, what they left, runs whose process is gone."""
 
 import time
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from assets.factory import Factory
 from assets.wanted import is_wanted
 from infra.artifacts.lease import StalenessObserver
 from infra.dispatch.backend import EngineUnavailable
+from infra.dispatch.leftovers import remove_leftovers
 from infra.dispatch.reconcile import Cancel, carry_out, reconcile, survey
 from infra.storage.errors import StorageError
 from infra.storage.objects import list_names
@@ -23,8 +24,8 @@ _observer = StalenessObserver()  # lives as long as the code server: an attempt 
 @dg.sensor(
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Ends jobs whose run was cancelled or deleted while nobody watched, records ends that nobody recorded, and "
-    "fails runs whose process is gone, and asks again for retries that were forgotten.",
+    description="Ends jobs whose run was cancelled or deleted while nobody watched, records ends that nobody recorded, removes "
+    "what lost attempts left, fails runs whose process is gone, and asks again for retries that were forgotten.",
 )
 def orphans(context: dg.SensorEvaluationContext, factory: dg.ResourceParam[Factory]) -> dg.SkipReason:
     lost = fail_lost_runs(context.instance)
@@ -59,6 +60,8 @@ def sweep(
                 continue  # a new run came for it since we looked
             what = f"cancelled, because {action.why}" if isinstance(action, Cancel) else f"ended as {action.end.ending}"
             done.append(f"{action.handle.job_id}: {what}" + ("" if carry_out(action, factory.backend) else "; not confirmed yet"))
+        removed = ((address, remove_leftovers(factory.store, address)) for address in addresses)
+        done += [f"{address}: {len(names)} folders of lost attempts removed" for address, names in removed if names]
         cursor = folder
         if time.monotonic() > deadline:
             break

@@ -19,6 +19,7 @@ from infra.dispatch.budgets import Budgets, GiveUp
 from infra.dispatch.endings import End, Ending
 from infra.dispatch.gang import has_saved
 from infra.dispatch.job import Attempt, Job, attempt_directory, is_cancelled, job_id, mark_cancelled
+from infra.dispatch.leftovers import remove_leftovers
 from infra.dispatch.messages import Message, MessageReader, messages_url
 from infra.dispatch.outcome import JobCancelled, JobDetached, JobFailed, Outcome
 from infra.dispatch.plan import Attach, Claim, Fence, View, Wait, all_are_over, end_of, last_of_earlier_runs, next_step
@@ -160,7 +161,8 @@ class _Run:
                     continue
                 self._act(View(records, since, self._silent_s(records)))
         if self._ends:
-            self._sweep()
+            with suppress(StorageError):  # it costs space, not the job
+                remove_leftovers(self._dispatcher.store, self._job.address)
         return self._outcome(artifact, self._dispatcher.clock() - started_s)
 
     def _records(self, since: int) -> list[AttemptRecord]:
@@ -179,15 +181,6 @@ class _Run:
             return False
         now_s = self._dispatcher.clock()
         return now_s - self._unseen_since_s.setdefault(records[-1].uid, now_s) < VISIBILITY_S
-
-    def _sweep(self) -> None:
-        """Remove what lost attempts wrote, and the scratch space, unless one of them may still be writing.
-
-        Asked after publication: an attempt that is claimed later finds the artifact and writes nothing.
-        """
-        with suppress(StorageError):  # it costs space, not the job
-            if all_are_over(attempts(self._job.address)):
-                self._dispatcher.store.sweep(self._job.address)
 
     def _silent_s(self, records: list[AttemptRecord]) -> float:
         if not records or records[-1].ended is not None:

@@ -88,6 +88,20 @@ def test_the_job_of_somebody_elses_dagster_is_nobodys_orphan(small: SmallLineage
     small.factory.cancel(small.factory.job(small.factory.resolve("single", None)))
 
 
+def test_what_a_dead_dispatcher_left_beside_its_artifact_is_removed_once_nobody_writes_there(small: SmallLineage):
+    assert small.materialize("single").success
+    address = Path(address_of(small))
+    for folder in (".scratch", "attempt-00000000000000ff"):
+        (address / folder).mkdir()
+        (address / folder / "part").write_text("x")
+    writing = claim(str(address), uid="f" * 16, after=1)
+    assert swept(small) == [], "an attempt without an end may be writing"
+    writing.end("crashed")
+    assert swept(small) == [f"{address}: 2 folders of lost attempts removed"]
+    assert swept(small) == []
+    assert small.factory.store.find("single", None, address.name) is not None
+
+
 def test_a_sweep_goes_round_in_pieces(small: SmallLineage):
     """Each look stops after one folder; together they see every asset and partition."""
     for partition in ("a", "b"):
