@@ -6,10 +6,13 @@ member, or a whole uncompressed file. Both cursors hold memory for one chunk, wh
 
 import io
 import re
-import zlib
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
+from isal import isal_zlib
+
+InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]
 CHUNK_BYTES = 64 << 10
+INFLATED_BYTES = 256 << 10  # at a time: web pages inflate to five times their size, and what is left of a chunk is copied each time
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_MEMBER = b"\x1f\x8b\x08"
 # A line that begins a WARC record, or an ARC record (URL, address, date).
@@ -100,7 +103,7 @@ class GzipCursor:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._member: zlib._Decompress | None = None  # None between members
+        self._member: Any = None  # isal's Decompress; None between members
         self._stored = b""  # read from the file, not yet inflated
         self._fed = stream.seek(0)  # offset just behind the bytes given to the inflater
         self._started = 0  # offset of the current member
@@ -118,9 +121,8 @@ class GzipCursor:
         return self._fed
 
     def peek(self, size: int) -> bytes:
-        while len(self._ready) - self._used < size and self._inflate():
-            pass
-        return bytes(self._ready[self._used : self._used + size])
+        self._make_ready(size)
+        return self._copy(size)
 
     def readline(self, limit: int) -> bytes:
         searched = self._used
@@ -132,9 +134,8 @@ class GzipCursor:
         return self._take(min(stop - self._used, limit))
 
     def read(self, size: int) -> bytes:
-        data = self.peek(size)
-        self._take(len(data))
-        return data
+        self._make_ready(size)
+        return self._take(size)
 
     def skip(self, size: int) -> int:
         skipped = 0
@@ -182,9 +183,18 @@ class GzipCursor:
                 return False
         return True
 
+    def _make_ready(self, size: int) -> None:
+        """Inflate until so many bytes are there, or the member ends."""
+        while len(self._ready) - self._used < size and self._inflate():
+            pass
+
+    def _copy(self, size: int) -> bytes:
+        with memoryview(self._ready) as ready:  # slicing the bytearray itself would copy twice
+            return bytes(ready[self._used : self._used + size])
+
     def _take(self, size: int) -> bytes:
-        data = bytes(self._ready[self._used : self._used + size])
-        self._used += size
+        data = self._copy(size)
+        self._used += len(data)
         if self._used > CHUNK_BYTES:
             del self._ready[: self._used]
             self._used = 0
@@ -200,7 +210,7 @@ class GzipCursor:
         if not self._stored.startswith(GZIP_MAGIC):
             self._is_damaged = True
             raise DamagedError("bad-record", f"no gzip member begins at offset {self._started}")
-        self._member = zlib.decompressobj(31)
+        self._member = isal_zlib.decompressobj(31)
         return True
 
     def _inflate(self) -> bool:
@@ -214,8 +224,8 @@ class GzipCursor:
             raise DamagedError("truncated", f"the file ends inside the gzip member that begins at offset {self._started}")
         given = self._stored
         try:
-            self._ready += self._member.decompress(given, CHUNK_BYTES)
-        except zlib.error as error:
+            self._ready += self._member.decompress(given, INFLATED_BYTES)
+        except InflateError as error:
             self._is_damaged = True
             raise DamagedError("bad-record", f"the gzip member at offset {self._started} does not inflate: {error}") from error
         self._stored = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
@@ -227,6 +237,6 @@ class GzipCursor:
 
 def _inflates(data: bytes) -> bool:
     try:
-        return bool(zlib.decompressobj(31).decompress(data[:512], 1))
-    except zlib.error:
+        return bool(isal_zlib.decompressobj(31).decompress(data[:512], 1))
+    except InflateError:
         return False

@@ -1,8 +1,8 @@
 """Records of WARC 1.x and ARC 1/2 files, with their offsets; damage comes as data.
 
 Own framing rather than fastwarc's: on the public test files that reads no ARC, drops a clipped last record and what
-follows an empty gzip member without a word, and gives up on a file at the first odd header. It is faster (770 MB/s of
-inflated pages against 230, which is what CPython's zlib gives), but extraction behind it runs at 50.
+follows an empty gzip member without a word, and gives up on a file at the first odd header. On isal's inflate
+this runs at 500 MB/s of inflated pages, fastwarc at 770; extraction behind it runs at 50.
 """
 
 import re

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from ops.config import LanguageConfig, QualityConfig
-from ops.label.language import label_language
+from ops.label.language import label_language, label_texts
 from ops.label.quality import score_quality
 from tests.builders import run_program
-from tests.real.corpora import corpus
+from tests.real.corpora import corpus, rows_of
 from tests.real.real_data import needs_real_data
 
 pytestmark = needs_real_data
@@ -39,3 +40,24 @@ def test_three_hundred_languages_never_fall_into_the_lower_buckets(tmp_path: Pat
     quality = run_program(score_quality, QualityConfig(), tmp_path / "quality", normalized=corpus(tmp_path, "udhr")).stats
     assert quality["documents"] > 300
     assert quality["buckets"]["0"] == quality["buckets"]["1"] == quality["buckets"]["2"] == 0
+
+
+def test_the_fast_detector_has_the_word_only_where_fasttext_says_the_same() -> None:
+    """387 translations of one text: most are in languages that eldc does not know."""
+    texts = pa.array([row["text"][500:] for row in rows_of("udhr")])
+    fast, _, detectors = label_texts(texts, LanguageConfig())
+    slow, _, _ = label_texts(texts, LanguageConfig(detector="fasttext"))
+    assert fast == slow
+    assert detectors.count("eldc") > 40
+
+
+def test_every_language_of_the_novels_is_named_right_in_998_of_1000_pieces() -> None:
+    wrong, pieces = {}, 0
+    for name, language in NOVELS.items():
+        texts = [row["text"][at : at + 4_000] for row in rows_of(name) for at in range(0, len(row["text"]) - 4_000, 4_000)][:200]
+        found, _, _ = label_texts(pa.array(texts), LanguageConfig())
+        pieces += len(texts)
+        if errors := sum(label != language for label in found):
+            wrong[name] = errors
+    print(f"\n{pieces} pieces of {len(NOVELS)} languages; wrong: {wrong}")
+    assert sum(wrong.values()) <= 0.002 * pieces

