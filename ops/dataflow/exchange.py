@@ -1,10 +1,11 @@
 """The embedded shuffle: DuckDB sorts all rows by bucket, key and order, spilling to disk, and streams them into one file a bucket.
 
-Sorting once costs one pass however many buckets there are, and a bucket larger than memory (a hot key) is streamed like any other.
+A bucket larger than memory (a hot key) is streamed like any other.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 
 import duckdb
@@ -20,6 +21,7 @@ from ops.dataflow.shard import Piece, Shard, StageFunction, Tally
 from ops.dataflow.work import Beat, Watch
 from ops.shards import ROWS_PER_BATCH
 
+ROWS_PER_SORT = 20_000_000  # ten seconds of silence
 STREAMED_ROWS = 8_192  # of a sorted batch: megabytes even where texts are exchanged
 
 
@@ -56,7 +58,7 @@ def exchange(
         poisons = _load(database, sources, emit, keyed, buckets, np.array(sorted(wanted), np.int32), budget, beat)
         if poisons:
             return poisons
-        pieces = _stream(database, folder, keyed)
+        pieces = _stream(database, folder, keyed, beat)
     path.unlink()
     return pieces
 
@@ -95,26 +97,35 @@ def _load(
     return poisons
 
 
-def _stream(database: duckdb.DuckDBPyConnection, folder: Path, keyed: Keyed) -> dict[int, Piece]:
+def _stream(database: duckdb.DuckDBPyConnection, folder: Path, keyed: Keyed, beat: Beat) -> dict[int, Piece]:
     """Write the sorted rows, bucket by bucket."""
-    order = ", ".join(f'"{name}"' for name in (BUCKET, *keyed.sorting))
-    reader = database.sql(f"FROM rows ORDER BY {order}").to_arrow_reader(STREAMED_ROWS)
+    order = ", ".join(f'"{name}"' for name in keyed.sorting)
     pieces: dict[int, Piece] = {}
-    writer: pa.ipc.RecordBatchFileWriter | None = None
-    try:
-        for bucket, batch in _runs(reader):
-            if bucket not in pieces:
-                if writer is not None:
-                    writer.close()
-                path = folder / f"{bucket:05d}.arrow"
-                writer = pa.ipc.new_file(str(path), keyed.schema)
-                pieces[bucket] = Piece(str(path))
-            assert writer is not None
-            writer.write_batch(batch.cast(keyed.schema))
-    finally:
-        if writer is not None:
-            writer.close()
+    for first, last in _sorts(database):
+        rows = database.sql(f"FROM rows WHERE {BUCKET} BETWEEN {first} AND {last} ORDER BY {BUCKET}, {order}")
+        for bucket, batches in groupby(_runs(rows.to_arrow_reader(STREAMED_ROWS)), key=itemgetter(0)):
+            path = folder / f"{bucket:05d}.arrow"
+            with pa.ipc.new_file(str(path), keyed.schema) as writer:
+                for _, batch in batches:
+                    writer.write_batch(batch.cast(keyed.schema))
+            pieces[bucket] = Piece(str(path))
+            beat(0)
     return pieces
+
+
+def _sorts(database: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, int]]:
+    """Adjacent buckets, first and last, that are sorted together: a sort says nothing before it ends, so none may take long."""
+    sizes = database.execute(f"SELECT {BUCKET}, count(*) FROM rows GROUP BY ALL ORDER BY ALL").fetchall()
+    together: list[int] = []
+    rows = 0
+    for bucket, size in sizes:
+        if together and rows + size > ROWS_PER_SORT:
+            yield together[0], together[-1]
+            together, rows = [], 0
+        together.append(bucket)
+        rows += size
+    if together:
+        yield together[0], together[-1]
 
 
 def _runs(reader: pa.RecordBatchReader) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -30,13 +30,15 @@ from tests.builders import publish, run_program
 CGROUP = Path("/sys/fs/cgroup/memory")
 
 
-def words(random: np.random.Generator, count: int) -> str:
-    """Text of about six bytes a word, that compresses and repeats as text does."""
-    return " ".join(VOCABULARY[random.zipf(1.3, count) % len(VOCABULARY)])
+_random = np.random.default_rng(0)
+STEMS = np.array([f"{stem}{end}" for stem in ("har", "bor", "tid", "wat", "sai", "net", "lig", "win") for end in "abcdefghijklmno"])
+LINES = [" ".join(STEMS[_random.zipf(1.3, 60) % len(STEMS)]) for _ in range(5_000)]
+LINE_BYTES = sum(map(len, LINES)) // len(LINES)
 
 
-VOCABULARY = np.array([f"{stem}{end}" for stem in ("har", "bor", "tid", "wat", "sai", "net", "lig", "win") for end in "abcdefghijklmno"])
-VOCABULARY = np.array([f"{a}{b}" for a in VOCABULARY for b in ("", "er", "ing", "ed", "s", "ous")])
+def text(random: np.random.Generator, size: int) -> str:
+    """About `size` bytes of lines that compress and repeat as text does."""
+    return "\n".join(LINES[line] for line in random.integers(0, len(LINES), max(1, size // LINE_BYTES)).tolist())
 
 
 def write_source(directory: Path, shards: list[Callable[[], list[str]]]) -> Artifact:
@@ -67,7 +69,7 @@ def plain(seed: int, mib: int) -> list[Callable[[], list[str]]]:
 
     def shard(index: int) -> list[str]:
         random = np.random.default_rng((seed, index))
-        return [f"{seed} {index} {n} " + words(random, int(size)) for n, size in enumerate(random.lognormal(5.8, 0.8, 64 * MiB // 2_700))]
+        return [f"{seed} {index} {n} " + text(random, int(size)) for n, size in enumerate(random.lognormal(7.6, 0.8, 64 * MiB // 2_700))]
 
     return [lambda index=index: shard(index) for index in range(max(1, mib // 64))]
 
@@ -75,7 +77,7 @@ def plain(seed: int, mib: int) -> list[Callable[[], list[str]]]:
 def long(count: int) -> list[Callable[[], list[str]]]:
     """Documents of 10 MB, 25 a shard."""
     return [
-        lambda start=start: [f"{n} " + words(np.random.default_rng(n), 1_700_000) for n in range(start, start + 25)]
+        lambda start=start: [f"{n} " + text(np.random.default_rng(n), 10_000_000) for n in range(start, start + 25)]
         for start in range(0, count, 25)
     ]
 

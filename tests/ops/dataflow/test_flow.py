@@ -10,6 +10,7 @@ import pytest
 
 from infra.artifacts.manifest import digest_of
 from infra.artifacts.writer import Writer
+from infra.storage.objects import list_files
 from ops.config import Execution, MiB
 from ops.dataflow.errors import PoisonedShardsError
 from ops.dataflow.flow import Dataflow, Done
@@ -80,6 +81,15 @@ def test_workers_memory_and_the_order_of_sources_change_no_byte(tmp_path: Path) 
     assert len(digests) == 1
 
 
+@pytest.mark.parametrize("rows", [1, 900])
+def test_sorting_few_buckets_at_a_time_changes_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    shards = input_of(tmp_path / "in", [rows_table(700, seed, hot=0.5) for seed in range(2)])
+    once, _ = sum_all(tmp_path / "once", shards, SumGroups(str(tmp_path / "journal")), Execution())
+    monkeypatch.setattr("ops.dataflow.exchange.ROWS_PER_SORT", rows)
+    often, _ = sum_all(tmp_path / "often", shards, SumGroups(str(tmp_path / "journal")), Execution())
+    assert often.files == once.files
+
+
 def test_empty_shards_and_empty_buckets_get_their_files(tmp_path: Path) -> None:
     shards = input_of(tmp_path / "in", [rows_table(0), rows_table(3, keys=1), rows_table(0)])
     _, measured = measure_all(tmp_path, shards, MeasureTexts(str(tmp_path / "journal")), Execution())
@@ -134,6 +144,20 @@ def test_a_stage_that_yields_another_schema_than_it_declares_says_so(tmp_path: P
 def ids_alone(shard: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch.select(["id"])
+
+
+def test_shards_are_committed_and_published_in_object_storage_too(tmp_path: Path) -> None:
+    shards = input_of(tmp_path / "in", [rows_table(30, seed) for seed in range(2)])
+    here, _ = sum_all(tmp_path, shards, SumGroups(str(tmp_path / "journal")), Execution())
+    root = f"memory://{tmp_path.name}"
+    out = Writer(f"{root}/a", scratch_url=f"{root}/scratch")
+    flow = Dataflow(out, Execution())
+    names = [entry.name for entry in here.files]
+    flow.publish(
+        flow.by_key("sums", shards, SendPairs(), PAIRS, names, SumGroups(str(tmp_path / "journal")), Output(GROUPS, group_rows=64))
+    )
+    assert out.files == here.files
+    assert list_files(f"{root}/a") == {entry.name: entry.size for entry in here.files}
 
 
 def test_progress_counts_rows_and_never_goes_back(tmp_path: Path) -> None:

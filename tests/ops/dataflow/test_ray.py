@@ -14,10 +14,9 @@ import pytest
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
 from infra.dispatch.engines.ray.jobs_api import JobsApi
-from ops.config import ExactDedupConfig, Execution, LanguageConfig
+from ops.config import ExactDedupConfig, Execution
 from ops.dataflow.errors import PoisonedShardsError
 from ops.dedup.exact import exact_duplicates
-from ops.label.language import label_language
 from tests.builders import run_program
 from tests.infra.dispatch import ray_cluster
 from tests.infra.dispatch.ray_cluster import RayCluster
@@ -93,18 +92,13 @@ def exact(directory: Path, sources: dict[str, Artifact], execution: Execution) -
     return run_program(exact_duplicates, ExactDedupConfig(execution=execution), directory, normalized=sources)
 
 
-def language(directory: Path, source: Artifact, execution: Execution) -> Artifact:
-    return run_program(label_language, LanguageConfig(execution=execution), directory, normalized=source)
-
-
-def test_stages_give_the_bytes_and_stats_of_the_embedded_engine(tmp_path: Path, jobs: Jobs) -> None:
+def test_a_stage_of_two_shuffles_gives_the_bytes_and_stats_of_the_embedded_engine(tmp_path: Path, jobs: Jobs) -> None:
     texts = {name: [f"Der Hafen liegt still, {n}." for n in range(start, start + 60)] for name, start in (("a", 0), ("b", 30), ("c", 45))}
     sources = {name: normalized(tmp_path / name, rows, held_out=rows[-3:], shards=2) for name, rows in texts.items()}
-    for stage, given in ((exact, sources), (language, sources["a"])):
-        here = stage(tmp_path / f"{stage.__name__}-here", given, EMBEDDED)
-        there = jobs.call(stage, tmp_path / f"{stage.__name__}-there", given, DISTRIBUTED)
-        assert there.digest == here.digest
-        assert there.stats == here.stats
+    here = exact(tmp_path / "here", sources, EMBEDDED)
+    there = jobs.call(exact, tmp_path / "there", sources, DISTRIBUTED)
+    assert there.digest == here.digest
+    assert there.stats == here.stats
 
 
 def test_a_node_killed_in_mid_shuffle_costs_time_only(tmp_path: Path, jobs: Jobs) -> None:
