@@ -166,7 +166,7 @@ def error(message: str, kind: str = "invalid_request_error", *, param: str | Non
 def invalid(found: ValidationError) -> dict[str, Any]:
     """What is wrong with a request, each field by name."""
     problems = [(".".join(map(str, problem["loc"])) or "request", problem["msg"]) for problem in found.errors()]
-    return error("; ".join(f"{field}: {message}" for field, message in problems), param=problems[0][0])
+    return error("; ".join(f"{field}: {message}" for field, message in problems), param=problems[0][0].partition(".")[0])
 
 
 def whole(request: CompletionRequest | ChatRequest, request_id: str, answer: Answer) -> dict[str, Any]:

@@ -76,7 +76,7 @@ async def serve(models: Sequence[str], command: WorkerCommand, limits: ServingLi
         asyncio.get_running_loop().add_signal_handler(number, lambda: (hurrying if leaving.is_set() else leaving).set())
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     keepers = [asyncio.create_task(_keep(command.argv(url, limits), proxy.broker, hurrying)) for _ in range(workers)]
-    print(f"serving {', '.join(models)} at {url}/v1 with {workers} workers", flush=True)
+    print(f"serving {', '.join(models)} at {url}/v1 with {workers} worker{'' if workers == 1 else 's'}", flush=True)
     signalled = asyncio.create_task(leaving.wait())
     first = [asyncio.create_task(_first_answer(url, models[0], limits))] if workers else []
     try:

@@ -53,6 +53,11 @@ def test_what_cannot_be_honoured_is_refused_by_name(serve: Callable[..., Served]
         client.completions.create(model="gpt", prompt="x")
     with pytest.raises(openai.BadRequestError, match="n: Input should be 1"):
         client.completions.create(model="echo", prompt="x", n=2)
+    with pytest.raises(openai.BadRequestError, match=r"stop: .*an empty string stops everything"):
+        client.completions.create(model="echo", prompt="x", stop=["a", ""])
+    with pytest.raises(openai.BadRequestError, match="prompt") as unfit:
+        client.post("/completions", body={"model": "echo", "prompt": {"a": 1}}, cast_to=object)
+    assert unfit.value.param == "prompt"
     with pytest.raises(openai.BadRequestError, match="logit_bias: Extra inputs are not permitted"):
         client.completions.create(model="echo", prompt="x", logit_bias={"1": 1})
 
