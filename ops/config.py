@@ -321,7 +321,15 @@ class FuzzyDedupConfig(ProgramConfig):
     # were versions of one text; of 116 at 0.90 some were not (AGPL for GPL); at 1.0 no revised edition was found.
     min_containment: float = Field(0.95, gt=0, le=1)
     max_chars_per_token: float = Field(10.0, gt=0)  # beyond it words say little (Chinese, minified code) and characters decide too
-    min_char_jaccard: float = Field(0.90, gt=0, le=1)  # of character 5-grams, asked only there
+    min_char_jaccard: float = Field(0.90, gt=0, le=1)  # of character 5-grams: asked there, and of copies edited all over
+    max_own_words: int = Field(8, ge=0)  # in a row: what such a copy may have that the kept text lacks, a phrase
+    max_witnesses: int = Field(8, ge=0)  # neighbours asked whether two texts are versions or fillings of one template
+    # Of the places where two texts part, those where the neighbours go on as one of the two. Successive drafts of standards:
+    # 0.73 to 0.97 (60 pairs); fillings of planted templates: below 0.1.
+    min_siding: float = Field(0.5, ge=0, le=1)
+    min_sided_jaccard: float = Field(0.75, gt=0, le=1)  # of character 5-grams: versions as far apart as this go ...
+    min_siding_of_akin: float = Field(0.75, ge=0, le=1)  # ... if the neighbours say so as clearly as this
+    sure_containment: float = Field(0.995, gt=0, le=1)  # nobody is asked about a text of which so much is in the kept one
     max_bucket_documents: int = Field(10_000, ge=2)  # a larger bucket is cut into runs of this many; the stats count them
     max_comparisons: int = Field(3, ge=1)  # of one document with kept ones of its cluster: the anchor and the nearest by shared buckets
     max_representatives: int = Field(32, ge=1)  # kept texts of a cluster that later members are compared with

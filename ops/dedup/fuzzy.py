@@ -46,6 +46,7 @@ class FuzzyDedupSourceStats(Stats):
     removed: int
     removed_chars: int
     removed_for_held_out: int  # train documents that a held-out text makes redundant, or that contain one
+    spared_as_template: int  # much like a kept one, but their neighbours say: fillings of one template
     removed_share: float
 
 
@@ -71,7 +72,7 @@ class RemovalAlarmError(RuntimeError):
     """A source lost more than its alarm share, and the config is strict."""
 
 
-@program(version="1")
+@program(version="2")
 def fuzzy_duplicates(config: FuzzyDedupConfig, normalized: Artifacts, minhash: Artifacts, out: Writer) -> FuzzyDedupStats:
     """Flag every document that another, kept document makes redundant.
 
@@ -130,6 +131,7 @@ class Decided:
     removed: Counter[str] = field(default_factory=Counter)
     removed_chars: Counter[str] = field(default_factory=Counter)
     removed_for_held_out: Counter[str] = field(default_factory=Counter)
+    spared_as_template: Counter[str] = field(default_factory=Counter)
     comparisons: int = 0
     oversized: int = 0
 
@@ -163,6 +165,7 @@ def _count(decided: Decided, verdicts: tuple[Verdict, ...], config: FuzzyDedupCo
         decided.samples.offer(verdict, source, nearest_source)
         decided.comparisons += verdict.comparisons
         decided.oversized += verdict.member.chars > config.max_text_chars
+        decided.spared_as_template[source] += verdict.is_template
         if verdict.survivor:
             decided.removed[source] += 1
             decided.removed_chars[source] += verdict.member.chars
@@ -220,6 +223,7 @@ def stats_of(config: FuzzyDedupConfig, numbering: Numbering, links: Links, compo
             removed=decided.removed[source],
             removed_chars=decided.removed_chars[source],
             removed_for_held_out=decided.removed_for_held_out[source],
+            spared_as_template=decided.spared_as_template[source],
             removed_share=round(decided.removed[source] / max(1, documents[source]), 6),
         )
         for index, source in enumerate(numbering.sources)

@@ -12,7 +12,7 @@ from infra.artifacts.writer import Writer
 from ops.dedup.components import Components
 from ops.dedup.numbering import Numbering, Shard
 from ops.dedup.shuffle import insert
-from ops.dedup.verify import Member
+from ops.dedup.verify_pair import Member
 from ops.shards import check_aligned, read_batches, read_table
 
 ROWS_PER_FETCH = 256  # a fetched batch of whole books is 100 MB

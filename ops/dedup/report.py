@@ -5,7 +5,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from ops.dedup.verify import Member, Verdict
+from ops.dedup.verify import Verdict
+from ops.dedup.verify_pair import Member
 
 EXCERPT_CHARS = 400
 LOST_LINES = 12
@@ -50,6 +51,7 @@ def _sample(verdict: Verdict, nearest: Member, source: str, nearest_source: str)
         "contains": round(verdict.similarity.contains, 6),
         "jaccard": round(verdict.similarity.jaccard, 6),
         "by_characters": verdict.similarity.by_characters,
+        "is_template": verdict.is_template,
         "chars": verdict.member.chars,
         "nearest_chars": nearest.chars,
         "text": member_text[:EXCERPT_CHARS],

@@ -8,6 +8,9 @@ that are at least as long, and no representative is later removed itself.
   3-grams that the kept text has. Counting repeats makes the measure honest on tables and lists.
 - Where words are long (Chinese, minified code) a 3-gram of words is a whole passage; there character 5-grams
   stand in, and their Jaccard similarity must be high as well.
+- Copies of prose with small edits all over fall short of that share: they count if their characters are much the same and
+  nothing longer than a phrase would be lost.
+- A pair so close may still be two fillings of one template; its neighbours in the cluster decide (`witnesses`).
 - A train member is first held against held-out texts, in both directions: a train document that *contains* a
   held-out one leaks it too.
 """
@@ -15,70 +18,18 @@ that are at least as long, and no representative is later removed itself.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ops.config import FuzzyDedupConfig
-from ops.hashing.code_points import case_folding
-from ops.hashing.kernels import folded_windows, shared_count
-
-WORD_NGRAM, CHAR_NGRAM = 3, 5
-
-
-@dataclass(frozen=True)
-class Member:
-    """A document of a cluster. `text` is UTF-8."""
-
-    number: int
-    id: str
-    is_held_out: bool
-    chars: int
-    text: bytes
-    buckets: frozenset[int]
-
-    @cached_property
-    def words(self) -> "Grams":
-        return Grams.of(self.text, by_word=True, width=WORD_NGRAM)
-
-    @cached_property
-    def characters(self) -> "Grams":
-        return Grams.of(self.text, by_word=False, width=CHAR_NGRAM)
-
-
-@dataclass(frozen=True)
-class Grams:
-    """Hashes of a text's n-grams, sorted, with repeats; its units (words or characters) and folded characters."""
-
-    hashes: NDArray[np.uint64]
-    units: int
-    chars: int
-
-    @classmethod
-    def of(cls, text: bytes, *, by_word: bool, width: int) -> "Grams":
-        data = np.frombuffer(text, np.uint8)
-        offsets = np.array([0, len(text)], np.int64)
-        return cls(*folded_windows(data, offsets, 0, case_folding(), by_word, width, len(text)))
-
-
-@dataclass(frozen=True)
-class Similarity:
-    """Of a member and a kept text, by their n-grams, repeats counted.
-
-    containment: share of the member's that the kept text has. contains: share of the kept text's that the member
-    has. jaccard: shared of all.
-    """
-
-    containment: float
-    contains: float
-    jaccard: float
-    by_characters: bool
+from ops.dedup.verify_pair import Likeness, Member, Similarity, compare, deciding_share, likeness_of, siding_of
+from ops.dedup.witnesses import with_neighbours
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a member. `survivor` is set when it is removed; `nearest` and `similarity` when it was compared."""
+    """What became of a member. `survivor` is set when it is removed; `nearest` and `similarity` when it was compared.
+
+    is_template: the similarity would have removed it, but its neighbours say that the two are fillings of a template.
+    """
 
     member: Member
     cluster_id: str
@@ -86,6 +37,7 @@ class Verdict:
     nearest: Member | None
     similarity: Similarity | None
     comparisons: int
+    is_template: bool = False
 
     @property
     def containment(self) -> float | None:
@@ -127,7 +79,7 @@ def judge(members: Iterable[Member], config: FuzzyDedupConfig) -> Iterator[Verdi
     held_out = Representatives(config.max_representatives, config.max_representative_chars)
     train = Representatives(config.max_representatives, config.max_representative_chars)
     cluster_id: str | None = None
-    for member in members:
+    for member, neighbours in with_neighbours(members):
         cluster_id = cluster_id or member.id
         if member.chars > config.max_text_chars:
             yield Verdict(member, cluster_id, None, None, None, 0)
@@ -136,49 +88,30 @@ def judge(members: Iterable[Member], config: FuzzyDedupConfig) -> Iterator[Verdi
         rivals = own.nearest(member, config.max_comparisons)
         if not member.is_held_out:
             rivals = held_out.nearest(member, config.max_comparisons) + rivals
-        verdict = _compare(member, rivals, cluster_id, config)
+        verdict = _compare(member, rivals, neighbours, cluster_id, config)
         if verdict.survivor is None:
             own.add(member)
         yield verdict
 
 
-def _compare(member: Member, rivals: list[Member], cluster_id: str, config: FuzzyDedupConfig) -> Verdict:
+def _compare(member: Member, rivals: list[Member], neighbours: list[Member], cluster_id: str, config: FuzzyDedupConfig) -> Verdict:
     """Compare with each rival in turn until one makes the member redundant."""
     best: tuple[float, Member, Similarity] | None = None
+    is_template = False
+    least_siding = {Likeness.CLOSE: config.min_siding, Likeness.AKIN: config.min_siding_of_akin}
     for count, rival in enumerate(rivals, 1):
         similarity = compare(member, rival, config.max_chars_per_token)
-        if is_redundant(member, rival, similarity, config):
+        likeness = likeness_of(member, rival, similarity, config)
+        if likeness is Likeness.REDUNDANT:
             return Verdict(member, cluster_id, rival, rival, similarity, count)
+        if likeness is not Likeness.DIFFERENT:
+            siding = siding_of(member, rival, similarity, neighbours, config)
+            if likeness is Likeness.CLOSE if siding is None else siding >= least_siding[likeness]:
+                return Verdict(member, cluster_id, rival, rival, similarity, count)
+            is_template |= likeness is Likeness.CLOSE
         share = deciding_share(member, rival, similarity)
         if best is None or share > best[0]:
             best = share, rival, similarity
     if best is None:
         return Verdict(member, cluster_id, None, None, None, 0)
-    return Verdict(member, cluster_id, None, best[1], best[2], len(rivals))
-
-
-def compare(member: Member, kept: Member, max_chars_per_token: float) -> Similarity:
-    """How much two texts have in common, by words or, where words say little, by characters."""
-    by_characters = any(side.chars > max_chars_per_token * side.units for side in (member.words, kept.words))
-    a, b = (member.characters, kept.characters) if by_characters else (member.words, kept.words)
-    if not len(a.hashes) or not len(b.hashes):
-        return Similarity(0.0, 0.0, 0.0, by_characters)
-    shared = int(shared_count(a.hashes, b.hashes))
-    union = len(a.hashes) + len(b.hashes) - shared
-    return Similarity(shared / len(a.hashes), shared / len(b.hashes), shared / union, by_characters)
-
-
-def deciding_share(member: Member, kept: Member, similarity: Similarity) -> float:
-    """Containment; of a train text beside a held-out one the larger of both directions, for either way it is a leak."""
-    return max(similarity.containment, similarity.contains) if _is_leak_pair(member, kept) else similarity.containment
-
-
-def is_redundant(member: Member, kept: Member, similarity: Similarity, config: FuzzyDedupConfig) -> bool:
-    """Whether the member adds nothing that counts, or leaks a held-out text."""
-    if deciding_share(member, kept, similarity) < config.min_containment:
-        return False
-    return _is_leak_pair(member, kept) or not similarity.by_characters or similarity.jaccard >= config.min_char_jaccard
-
-
-def _is_leak_pair(member: Member, kept: Member) -> bool:
-    return kept.is_held_out and not member.is_held_out
+    return Verdict(member, cluster_id, None, best[1], best[2], len(rivals), is_template)

@@ -127,7 +127,7 @@ def test_a_source_that_loses_too_much_raises_an_alarm(tmp_path: Path) -> None:
 
 
 def test_samples_show_what_was_removed_and_what_was_spared(tmp_path: Path) -> None:
-    close = edited(BASE[4], 0.03)
+    close = edited(BASE[4], 0.05)
     sources = {"a": normalized(tmp_path / "a", BASE), "b": normalized(tmp_path / "b", [BASE[0] + "\nfoot", close])}
     samples = dedup(tmp_path, sources, samples=1).read_json("samples.json")
     assert [(sample["source"], sample["outcome"]) for sample in samples] == [("a", "removed"), ("a", "spared")]

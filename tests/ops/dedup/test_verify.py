@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 
 from ops.config import FuzzyDedupConfig
-from ops.dedup.verify import Member, Verdict, compare, judge
+from ops.dedup.verify import Verdict, judge
+from ops.dedup.verify_pair import Member, compare
 from tests.ops.normalized import id_of
 
 WORDS = ["".join(random.Random(n).choices("abcdefghijklmnopqrstuvwxyz", k=6)) for n in range(2_000)]
@@ -65,17 +66,58 @@ def test_of_equal_texts_the_first_survives() -> None:
 
 def test_the_threshold_decides_how_many_edits_are_too_many() -> None:
     text = prose(1, 600)
-    one, four = member(edited(text, 0.01), 1), member(edited(text, 0.04), 2)
     anchor = member(text + " " + prose(3, 30), 0)
-    assert survivors(anchor, one, four) == {0: None, 1: 0, 2: None}
-    assert survivors(anchor, one, four, min_containment=1.0) == {0: None, 1: None, 2: None}
-    assert survivors(anchor, one, four, min_containment=0.8) == {0: None, 1: 0, 2: 0}
+    few, many = member(edited(text, 0.01), 1), member(edited(text, 0.04), 1)
+    assert [survivors(anchor, copy)[1] for copy in (few, many)] == [0, None]
+    assert [survivors(anchor, copy, min_containment=1.0, max_own_words=0)[1] for copy in (few, many)] == [None, None]
+    assert [survivors(anchor, copy, min_containment=0.8)[1] for copy in (few, many)] == [0, 0]
+    assert survivors(anchor, few, member(edited(text, 0.04, seed=2), 2)) == {0: None, 1: 0, 2: 0}  # the third is a witness
 
 
 def test_templates_with_different_content_survive() -> None:
     template = "Dear customer, your order of {} was sent to {} on {} by way of {} and will reach you within three working days."
     letters = [member(template.format(*random.Random(n).sample(WORDS, 4)), n) for n in range(50)]
     assert set(survivors(*letters).values()) == {None}
+
+
+def test_fillings_of_a_template_survive_however_much_they_share() -> None:
+    """At 0.985 contained, each would go as a copy with changes, were its neighbours not asked."""
+    template = prose(4, 200).split()
+    letters = [member(" ".join([*template[:90], WORDS[7 * n], *template[91:]]), n) for n in range(12)]
+    found = verdicts(*letters)
+    assert {verdict.survivor for verdict in found.values()} == {None}
+    assert sum(verdict.is_template for verdict in found.values()) == 11
+    assert sum(verdict.survivor is not None for verdict in verdicts(*letters, max_witnesses=0).values()) == 11
+
+
+def test_copies_edited_at_places_of_their_own_go_however_many_they_are() -> None:
+    rng, base = random.Random(3), prose(4, 200).split()
+    copies = []
+    for n in range(12):
+        words = list(base)
+        for place in rng.sample(range(200), 6):
+            words[place] = rng.choice(WORDS)
+        copies.append(member(" ".join(words), n))
+    assert list(survivors(*copies).values()).count(None) == 1
+
+
+def test_a_copy_with_small_edits_all_over_goes_and_one_with_a_passage_of_its_own_stays() -> None:
+    rng, base = random.Random(3), prose(4, 400).split()
+    edited_all_over = list(base)
+    for place in range(20, 400, 40):
+        edited_all_over[place] = rng.choice(WORDS)
+    rewritten = [*base[:200], *prose(9, 25).split(), *base[225:]]
+    anchor = member(" ".join(base) + " the end", 0)
+    assert survivors(anchor, member(" ".join(edited_all_over), 1))[1] == 0
+    assert survivors(anchor, member(" ".join(rewritten), 1))[1] is None
+
+
+def test_neighbours_of_other_buckets_have_no_say() -> None:
+    template = prose(4, 200).split()
+    letters = [member(" ".join([*template[:90], WORDS[7 * n], *template[91:]]), n, buckets=(n // 2, 99 + n)) for n in range(2)]
+    strangers = [member(" ".join([*template[:90], WORDS[9 * n], *template[91:]]), n, buckets=(1_000 + n,)) for n in range(5, 9)]
+    assert survivors(*letters)[1] == 0
+    assert verdicts(*letters, *strangers)[1].is_template is False
 
 
 def test_repeating_a_line_does_not_make_a_text_contained() -> None:
@@ -87,8 +129,13 @@ def test_repeating_a_line_does_not_make_a_text_contained() -> None:
 
 def test_a_removed_members_survivor_is_itself_kept() -> None:
     rng = random.Random(5)
-    base = prose(1, 300)
-    members = [member(edited(base, 0.01, seed) + " " + prose(100 + seed, rng.randint(0, 20)), seed) for seed in range(40)]
+    base = prose(1, 300).split()
+    members = []
+    for seed in range(40):
+        words = list(base)
+        for place in rng.sample(range(300), 4):
+            words[place] = rng.choice(WORDS)
+        members.append(member(" ".join(words) + " " + prose(100 + seed, rng.randint(0, 5)), seed))
     found = survivors(*members)
     kept = {number for number, survivor in found.items() if survivor is None}
     assert kept
