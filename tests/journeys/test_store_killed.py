@@ -16,7 +16,7 @@ from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.job import Job, Timeouts
 from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import TellConfig, tell
-from tests.infra.dispatch.test_local_dispatch import Background, arrived
+from tests.infra.dispatch.running import Running, arrived
 from tests.infra.storage.seaweed import Seaweed, pointed_at, seaweed
 
 pytestmark = [pytest.mark.faults, pytest.mark.s3]
@@ -54,9 +54,9 @@ def undisturbed(tmp_path: Path) -> str:
     return Dispatcher(store, LocalBackend(tmp_path / "undisturbed-state")).run(job_of(store, tell, TellConfig())).artifact.digest
 
 
-def at_the_gate(dispatcher: Dispatcher, store: ArtifactStore, gate: Path) -> tuple[Job, Background, int]:
+def at_the_gate(dispatcher: Dispatcher, store: ArtifactStore, gate: Path) -> tuple[Job, Running, int]:
     job = job_of(store, tell, TellConfig(gate=str(gate)), timeouts=BEATING)
-    running = Background(dispatcher, job)
+    running = Running(dispatcher, job)
     return job, running, arrived(gate)
 
 

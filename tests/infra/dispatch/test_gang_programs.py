@@ -18,7 +18,7 @@ from infra.dispatch.job import GIB, Job, Resources, Timeouts, attempt_directory
 from infra.dispatch.messages import Message
 from tests.infra.dispatch.builders import job_of
 from tests.infra.dispatch.gang_programs import GangConfig, expected_total, jax_march, march
-from tests.infra.dispatch.test_local_dispatch import Background
+from tests.infra.dispatch.running import Running
 
 pytestmark = pytest.mark.faults
 
@@ -175,7 +175,7 @@ def test_more_memory_than_the_job_asked_for_ends_it_and_names_the_knob(strict: D
 
 def test_two_gangs_at_once_finish_and_never_share_a_port(store: ArtifactStore, dispatcher: Dispatcher, gang: Callable[..., Job]):
     jobs = [gang(ranks=ranks, steps=steps) for ranks, steps in ((2, 5), (3, 5))]
-    running = [Background(dispatcher, job) for job in jobs]
+    running = [Running(dispatcher, job) for job in jobs]
     for job, ranks, one in zip(jobs, (2, 3), running, strict=True):
         assert one.result().artifact.read_json("result.json") == {"total": expected_total(GangConfig(steps=5), ranks)}
         assert attempts(job.address)[-1].token == 1

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import psutil
@@ -26,42 +25,11 @@ from infra.storage.objects import list_names
 from infra.supervise.state import read_started
 from tests.infra.dispatch.builders import QUICK, job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import CountConfig, FaultConfig, JoinConfig, count, fail, join
-
-
-def arrived(gate: Path) -> int:
-    """The pid of the worker that waits at the gate."""
-    found = wait_for(lambda: [path.name for path in gate.glob("worker-*")], "a worker at the gate")
-    return int(found[-1].removeprefix("worker-"))
+from tests.infra.dispatch.running import Running, arrived
 
 
 def starts(job: Job, tmp_path: Path) -> int:
     return len(list((tmp_path / "state").glob("*/supervisor.json")))
-
-
-def in_background(dispatcher: Dispatcher, job: Job) -> "Background":
-    return Background(dispatcher, job)
-
-
-class Background:
-    """A call of `run` in a thread."""
-
-    def __init__(self, dispatcher: Dispatcher, job: Job) -> None:
-        self.outcome: object = None
-
-        def call() -> None:
-            try:
-                self.outcome = dispatcher.run(job)
-            except Exception as error:
-                self.outcome = error
-
-        self._thread = threading.Thread(target=call)
-        self._thread.start()
-
-    def result(self):
-        self._thread.join(60)
-        if isinstance(self.outcome, Exception):
-            raise self.outcome
-        return self.outcome
 
 
 def test_a_job_publishes_and_a_second_run_reuses_it(dispatcher: Dispatcher, store: ArtifactStore):
@@ -154,7 +122,7 @@ def test_another_version_of_the_code_is_refused(dispatcher: Dispatcher, store: A
 
 def test_a_killed_worker_is_replaced_and_resumes_from_scratch_space(dispatcher: Dispatcher, store: ArtifactStore, gate: Path):
     job = job_of(store, count, CountConfig(gate=str(gate)))
-    running = in_background(dispatcher, job)
+    running = Running(dispatcher, job)
     first = arrived(gate)
     os.kill(first, signal.SIGKILL)
     wait_for(lambda: len(list(gate.glob("worker-*"))) == 2, "the second attempt at the gate")
@@ -177,7 +145,7 @@ def test_a_killed_supervisor_is_noticed_its_worker_dies_and_the_job_goes_on(
     dispatcher: Dispatcher, store: ArtifactStore, gate: Path, tmp_path: Path
 ):
     job = job_of(store, count, CountConfig(gate=str(gate)))
-    running = in_background(dispatcher, job)
+    running = Running(dispatcher, job)
     arrived(gate)
     supervisor = read_started(next((tmp_path / "state").glob("*-a1")))
     assert supervisor is not None
@@ -198,7 +166,7 @@ def test_a_dispatcher_killed_mid_run_is_replaced_by_one_that_attaches(
     with subprocess.Popen(command, cwd=Path(__file__).parents[3]) as killed:
         worker = arrived(gate)
         killed.kill()
-    running = in_background(dispatcher, job)
+    running = Running(dispatcher, job)
     (gate / "open").touch()
     outcome = running.result()
     assert (outcome.how, outcome.attempts) == ("attached", 1)
@@ -209,7 +177,7 @@ def test_a_dispatcher_killed_mid_run_is_replaced_by_one_that_attaches(
 def test_racing_dispatchers_start_one_process(store: ArtifactStore, dispatcher: Dispatcher, gate: Path, tmp_path: Path):
     job = job_of(store, count, CountConfig(gate=str(gate)))
     others = [Dispatcher(store, LocalBackend(tmp_path / "state")) for _ in range(5)]
-    running = [in_background(one, job) for one in (dispatcher, *others)]
+    running = [Running(one, job) for one in (dispatcher, *others)]
     arrived(gate)
     (gate / "open").touch()
     outcomes = [each.result() for each in running]
@@ -241,7 +209,7 @@ def test_a_start_that_never_makes_a_step_is_a_stall(store: ArtifactStore, tmp_pa
 
 def test_a_cancel_is_confirmed_and_leaves_nothing_running(dispatcher: Dispatcher, store: ArtifactStore, gate: Path, tmp_path: Path):
     job = job_of(store, count, CountConfig(gate=str(gate)))
-    running = in_background(dispatcher, job)
+    running = Running(dispatcher, job)
     arrived(gate)
     assert Dispatcher(store, LocalBackend(tmp_path / "state")).cancel(job) is True
     assert processes_of(tmp_path) == []
@@ -264,7 +232,7 @@ def test_an_interruption_may_cancel_or_detach(dispatcher: Dispatcher, store: Art
 
 def test_an_attempt_that_lost_its_lease_is_stopped(dispatcher: Dispatcher, store: ArtifactStore, gate: Path, tmp_path: Path):
     job = job_of(store, count, CountConfig(gate=str(gate)))
-    running = in_background(dispatcher, job)
+    running = Running(dispatcher, job)
     arrived(gate)
     usurper = claim(job.address, uid="f" * 16, after=1, extra={"backend": dispatcher.backend.identity})
     wait_for(lambda: attempts(job.address)[0].ended == "lease_lost", "the fenced attempt ends")
@@ -282,7 +250,7 @@ def test_the_children_of_a_worker_die_though_their_supervisor_was_killed(
     dispatcher: Dispatcher, store: ArtifactStore, gate: Path, tmp_path: Path
 ):
     job = job_of(store, count, CountConfig(gate=str(gate), children=2))
-    running = in_background(dispatcher, job)
+    running = Running(dispatcher, job)
     arrived(gate)
     supervisor = read_started(next((tmp_path / "state").glob("*-a1")))
     assert supervisor is not None
@@ -296,7 +264,7 @@ def test_the_children_of_a_worker_die_though_their_supervisor_was_killed(
 
 def test_a_published_artifact_counts_though_its_process_was_killed_afterwards(dispatcher: Dispatcher, store: ArtifactStore, gate: Path):
     job = job_of(store, count, CountConfig(gate=str(gate)))
-    running = in_background(dispatcher, job)
+    running = Running(dispatcher, job)
     worker = arrived(gate)
     other = dispatcher.run(job_of(store, count, CountConfig(), asset="twin")).artifact
     manifest = Path(job.address) / ".artifact.json"

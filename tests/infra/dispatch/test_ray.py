@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from infra.artifacts.lease import attempts, claim
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.backend import EngineUnavailable, Handle, JobRejected
 from infra.dispatch.budgets import Budgets
-from infra.dispatch.dispatcher import Dispatcher, JobCancelled, JobFailed, Outcome
+from infra.dispatch.dispatcher import Dispatcher, JobCancelled, JobFailed
 from infra.dispatch.endings import End, Ending
 from infra.dispatch.engines.ray.backend import RayBackend, submission_id
 from infra.dispatch.engines.ray.config import NodePool
@@ -25,6 +24,7 @@ from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import FaultConfig, fail
 from tests.infra.dispatch.ray_cluster import TOKEN, RayCluster, address
 from tests.infra.dispatch.ray_programs import MeetConfig, meet
+from tests.infra.dispatch.running import Running
 
 pytestmark = pytest.mark.ray
 
@@ -43,29 +43,6 @@ def connect(ray: RayCluster, tmp_path: Path) -> Iterator[Connect]:
 @pytest.fixture
 def dispatcher(store: ArtifactStore, connect: Connect) -> Dispatcher:
     return Dispatcher(store, connect(), Budgets(infrastructure=3, backoff_s=0.01))
-
-
-class Running:
-    """A call of `run` in a thread."""
-
-    def __init__(self, dispatcher: Dispatcher, job: Job) -> None:
-        self._outcome: Outcome | Exception | None = None
-
-        def call() -> None:
-            try:
-                self._outcome = dispatcher.run(job)
-            except Exception as error:
-                self._outcome = error
-
-        self._thread = threading.Thread(target=call, daemon=True)
-        self._thread.start()
-
-    def result(self) -> Outcome:
-        self._thread.join(120)
-        assert self._outcome is not None, "the job goes on after 120 s"
-        if isinstance(self._outcome, Exception):
-            raise self._outcome
-        return self._outcome
 
 
 def meeting(store: ArtifactStore, gate: Path | None, device: str = "cpu", *, asset: str = "met", children: int = 0) -> Job:

@@ -16,7 +16,7 @@ from infra.artifacts.lease import attempts, claim
 from infra.artifacts.store import ArtifactStore
 from infra.dispatch.backend import EngineUnavailable, Handle, JobRejected
 from infra.dispatch.budgets import Budgets
-from infra.dispatch.dispatcher import Dispatcher, JobCancelled, JobFailed, Outcome
+from infra.dispatch.dispatcher import Dispatcher, JobCancelled, JobFailed
 from infra.dispatch.endings import End, Ending
 from infra.dispatch.engines.local import LocalBackend
 from infra.dispatch.engines.slurm.backend import SlurmBackend
@@ -24,6 +24,7 @@ from infra.dispatch.engines.slurm.config import Lane
 from infra.dispatch.job import GIB, Attempt, Job, Resources, job_id
 from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.infra.dispatch.programs import FaultConfig, fail
+from tests.infra.dispatch.running import Running
 from tests.infra.dispatch.slurm_cluster import SlurmCluster
 from tests.infra.dispatch.slurm_programs import MeetConfig, meet
 
@@ -48,29 +49,6 @@ def connect(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Connect]:
 @pytest.fixture
 def dispatcher(store: ArtifactStore, connect: Connect) -> Dispatcher:
     return Dispatcher(store, connect(), Budgets(infrastructure=3, backoff_s=0.01))
-
-
-class Running:
-    """A call of `run` in a thread."""
-
-    def __init__(self, dispatcher: Dispatcher, job: Job) -> None:
-        self._outcome: Outcome | Exception | None = None
-
-        def call() -> None:
-            try:
-                self._outcome = dispatcher.run(job)
-            except Exception as error:
-                self._outcome = error
-
-        self._thread = threading.Thread(target=call)
-        self._thread.start()
-
-    def result(self) -> Outcome:
-        self._thread.join(60)
-        assert self._outcome is not None, "the job goes on after 60 s"
-        if isinstance(self._outcome, Exception):
-            raise self._outcome
-        return self._outcome
 
 
 def meeting(store: ArtifactStore, gate: Path | None, device: str = "cpu", **changes: object) -> Job:
