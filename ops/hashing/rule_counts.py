@@ -8,7 +8,7 @@ from ops.hashing.kernels import next_code_point
 from ops.hashing.rule_lines import C4_COUNTS, bullet_lines, c4_lines, newline_lines, stripped
 from ops.hashing.rule_repeats import count_parts, repeated_ngram_chars, top_ngram_chars
 from ops.hashing.rule_tables import ALPHA, WORD
-from ops.hashing.rule_words import words_of
+from ops.hashing.rule_words import PADDING, fill_bits, words_of
 
 TOP_WIDTHS = (2, 3, 4)
 REPEATED_WIDTHS = (5, 6, 7, 8, 9, 10)
@@ -47,10 +47,10 @@ _HASH, _STOP, _ELLIPSIS = (np.uint32(ord(mark)) for mark in "#.…")
 
 @kernel
 def _decoded(data, start, stop, codes):
-    """Code points of a text into `codes`, as many as fit; returns how many."""
+    """Code points of a text into `codes`, as many as fit before the padding; returns how many."""
     count = 0
     at = start
-    while at < stop and count < codes.size:
+    while at < stop and count < codes.size - PADDING:
         codes[count], at = next_code_point(data, at, stop)
         count += 1
     return count
@@ -102,10 +102,11 @@ def rule_counts(data, offsets, table, clipped, stop_words, max_chars, short_line
     for row in range(rows):
         longest = max(longest, offsets[row + 1] - offsets[row])
     longest = min(longest, max_chars)
-    codes, line = np.empty(longest, np.uint32), np.empty(longest, np.uint32)
+    codes, bits = np.empty(longest + PADDING, np.uint32), np.empty(longest + PADDING, np.uint16)
     hashes, windows = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
-    line_hashes, line_ends, line_kinds = np.empty(longest, np.uint64), np.empty(longest + 1, np.int64), np.empty(longest, np.uint16)
-    ends, kinds = np.empty(longest + 1, np.int64), np.empty(longest, np.uint16)
+    starts, ends, kinds = np.empty(longest, np.int32), np.empty(longest + 1, np.int32), np.empty(longest, np.uint16)
+    line = np.empty_like(codes), np.empty_like(bits)
+    line_words = np.empty_like(hashes), np.empty_like(starts), np.empty_like(ends), np.empty_like(kinds)
     slots = 16
     while slots < 2 * (longest + 2):
         slots *= 2
@@ -115,20 +116,20 @@ def rule_counts(data, offsets, table, clipped, stop_words, max_chars, short_line
         out = found[row]
         chars = _decoded(data, offsets[row], offsets[row + 1], codes)
         out[CHARS] = chars
-        words = words_of(codes, 0, chars, table, clipped, hashes, ends, kinds)
+        fill_bits(codes, chars, table, bits)
+        words = words_of(codes, bits, 0, chars, clipped, hashes, starts, ends, kinds)
         _count_marks(codes, chars, out)
         _count_words(hashes, ends, kinds, words, stop_words, out)
-        out[LINES], out[BULLET_LINES], out[ELLIPSIS_LINES] = bullet_lines(codes, 0, chars, table)
-        first, last = stripped(codes, 0, chars, table)
+        out[LINES], out[BULLET_LINES], out[ELLIPSIS_LINES] = bullet_lines(codes, bits, 0, chars)
+        first, last = stripped(bits, 0, chars)
         count_parts(codes, first, last, 2, keys, out[PARAGRAPHS : PARAGRAPHS + 3])
         count_parts(codes, 0, chars, 1, keys, out[PARTS : PARTS + 3])
-        lines = newline_lines(codes, 0, chars, table, short_line_chars, keys)
+        lines = newline_lines(codes, bits, 0, chars, short_line_chars, keys)
         out[FULL_LINES], out[ENDED_LINES], out[SHORT_LINES], out[REPEATED_LINE_CHARS], out[NEWLINES] = lines
         for i in range(len(TOP_WIDTHS)):
             out[TOP_NGRAM_CHARS + i] = top_ngram_chars(hashes, ends, words, TOP_WIDTHS[i], windows, keys, counts, firsts)
         for i in range(len(REPEATED_WIDTHS)):
             out[REPEATED_NGRAM_CHARS + i] = repeated_ngram_chars(hashes, ends, words, REPEATED_WIDTHS[i], windows, keys)
-        c4_lines(
-            codes, 0, chars, table, clipped, c4_word_chars, c4_line_words, c4_need_end, line, line_hashes, line_ends, line_kinds, out[C4:]
-        )
+        known = starts, kinds, words
+        c4_lines(codes, bits, chars, table, clipped, known, c4_word_chars, c4_line_words, c4_need_end, line, line_words, out[C4:])
     return found

@@ -6,7 +6,7 @@ import numpy as np
 from ops.hashing.compiled import kernel
 from ops.hashing.rule_repeats import came_before, cleared
 from ops.hashing.rule_tables import DECIMAL, LINE_BREAK, SPACE, TERMINAL
-from ops.hashing.rule_words import bits_at, hash_of, sentences_of, words_of
+from ops.hashing.rule_words import fill_bits, hash_of, sentences_of, words_of
 
 _NEWLINE, _RETURN, _STOP, _ELLIPSIS = (np.uint32(ord(mark)) for mark in "\n\r.…")
 _BULLET, _DASH, _OPEN, _CLOSE, _BRACE = (np.uint32(ord(mark)) for mark in "•-[]{")
@@ -27,6 +27,7 @@ _PHRASES = _row(
     ["lorem ipsum", "javascript", "terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies"]
 )
 _LOREM, _SCRIPT = 0, 1  # rows of _PHRASES; the others are policies
+_BEGINS_PHRASE = np.isin(np.arange(128), _PHRASES[:, 0])
 _CITATIONS = _row(["[edit]", "[citation needed]"])
 
 (
@@ -44,23 +45,23 @@ _CITATIONS = _row(["[edit]", "[citation needed]"])
 
 
 @kernel
-def line_end(codes, at, stop, table):
+def line_end(codes, bits, at, stop):
     """Where the line at `at` ends, and where the next begins (`str.splitlines`)."""
     end = at
-    while end < stop and not bits_at(codes, end, stop, table) & LINE_BREAK:
+    while end < stop and not bits[end] & LINE_BREAK:
         end += 1
     following = end + 1
-    if end + 1 < stop and codes[end] == _RETURN and codes[end + 1] == _NEWLINE:
+    if codes[end] == _RETURN and codes[end + 1] == _NEWLINE:
         following += 1
     return end, min(following, stop)
 
 
 @kernel
-def stripped(codes, start, stop, table):
+def stripped(bits, start, stop):
     """Bounds without white space at both ends."""
-    while start < stop and bits_at(codes, start, stop, table) & SPACE:
+    while start < stop and bits[start] & SPACE:
         start += 1
-    while stop > start and bits_at(codes, stop - 1, stop, table) & SPACE:
+    while stop > start and bits[stop - 1] & SPACE:
         stop -= 1
     return start, stop
 
@@ -73,13 +74,13 @@ def _ends_in_ellipsis(codes, start, stop):
 
 
 @kernel
-def bullet_lines(codes, start, stop, table):
+def bullet_lines(codes, bits, start, stop):
     """Lines; those that begin with a bullet or dash; those that end in an ellipsis (Gopher)."""
     lines = bullets = ellipses = 0
     at = start
     while at < stop:
-        end, following = line_end(codes, at, stop, table)
-        first, last = stripped(codes, at, end, table)
+        end, following = line_end(codes, bits, at, stop)
+        first, last = stripped(bits, at, end)
         lines += 1
         bullets += last > first and (codes[first] == _BULLET or codes[first] == _DASH)
         ellipses += _ends_in_ellipsis(codes, first, last)
@@ -88,7 +89,7 @@ def bullet_lines(codes, start, stop, table):
 
 
 @kernel
-def newline_lines(codes, start, stop, table, short_chars, keys):
+def newline_lines(codes, bits, start, stop, short_chars, keys):
     """Lines between newlines that are not blank (FineWeb): all, ended by a terminal mark, short, characters repeated; newlines."""
     lines = ended = short = repeated = newlines = 0
     mask = cleared(keys, stop - start + 1)
@@ -97,10 +98,10 @@ def newline_lines(codes, start, stop, table, short_chars, keys):
         end = at
         while end < stop and codes[end] != _NEWLINE:
             end += 1
-        first, last = stripped(codes, at, end, table)
+        first, last = stripped(bits, at, end)
         if last > first:
             lines += 1
-            ended += bits_at(codes, end - 1, end, table) & TERMINAL != 0
+            ended += bits[end - 1] & TERMINAL != 0
             short += end - at <= short_chars
             if came_before(keys, mask, hash_of(codes, at, end)):
                 repeated += end - at
@@ -125,14 +126,14 @@ def _stands_at(codes, at, stop, phrase):
 
 
 @kernel
-def _without_citations(codes, start, stop, table, out):
+def _without_citations(codes, bits, start, stop, out):
     """Copy a line without "[12]", "[]", "[edit]" and "[citation needed]"; returns its new length."""
     count = 0
     at = start
     while at < stop:
         if codes[at] == _OPEN:
             end = at + 1
-            while end < stop and bits_at(codes, end, stop, table) & DECIMAL:
+            while end < stop and bits[end] & DECIMAL:
                 end += 1
             if end < stop and codes[end] == _CLOSE:
                 at = end + 1
@@ -160,10 +161,10 @@ def _stands_exactly_at(codes, at, stop, phrase):
 
 
 @kernel
-def _words_and_longest(codes, start, stop, table):
+def _words_and_longest(bits, start, stop):
     words = longest = length = 0
     for i in range(start, stop):
-        if bits_at(codes, i, stop, table) & SPACE:
+        if bits[i] & SPACE:
             length = 0
             continue
         words += length == 0
@@ -173,34 +174,38 @@ def _words_and_longest(codes, start, stop, table):
 
 
 @kernel
-def c4_lines(codes, start, stop, table, clipped, max_word_chars, least_words, need_end, line, hashes, ends, kinds, out):
-    """Judge line by line what C4 keeps, and count it by reason in `out` [C4_COUNTS]; `line` and what follows is scratch."""
+def c4_lines(codes, bits, stop, table, clipped, words, max_word_chars, least_words, need_end, line, line_words, out):
+    """Judge line by line what C4 keeps, and count it by reason in `out` [C4_COUNTS].
+
+    Args:
+        words: where the text's words begin, their kinds, and how many there are.
+        line, line_words: scratch for a line without its citations: codes and bits; hashes, starts, ends, kinds of words.
+    """
+    starts, kinds, count = words
+    line_codes, line_bits = line
+    line_hashes, line_starts, line_ends, line_kinds = line_words
     out[:] = 0
-    at = start
+    at = word = 0
     while at < stop:
-        end, following = line_end(codes, at, stop, table)
-        first, last = stripped(codes, at, end, table)
+        end, following = line_end(codes, bits, at, stop)
+        first, last = stripped(bits, at, end)
         at = following
-        words, longest = _words_and_longest(codes, first, last, table)
+        from_word = word
+        while word < count and starts[word] < last:
+            word += 1
+        tokens, longest = _words_and_longest(bits, first, last)
         if longest > max_word_chars:
             out[C4_LONG_WORD_LINES] += 1
             continue
-        length = _without_citations(codes, first, last, table, line)
-        is_ended = length > 0 and np.any(line[length - 1] == _C4_ENDS)
-        if need_end and (not is_ended or (line[length - 1] == _STOP and _ends_in_ellipsis(line, 0, length))):
+        length = _without_citations(codes, bits, first, last, line_codes)
+        is_ended = length > 0 and np.any(line_codes[length - 1] == _C4_ENDS)
+        if need_end and (not is_ended or (line_codes[length - 1] == _STOP and _ends_in_ellipsis(line_codes, 0, length))):
             out[C4_UNENDED_LINES] += 1
             continue
-        if words < least_words:
+        if tokens < least_words:
             out[C4_SHORT_LINES] += 1
             continue
-        lorem = script = policy = brace = False
-        for i in range(length):
-            brace |= line[i] == _BRACE
-            for row in range(_PHRASES.shape[0]):
-                if _lowered(line[i]) == _PHRASES[row, 0] and _stands_at(line, i, length, _PHRASES[row]):
-                    lorem |= row == _LOREM
-                    script |= row == _SCRIPT
-                    policy |= row > _SCRIPT
+        lorem, script, policy, brace = _phrases_in(line_codes, length)
         if lorem:
             out[C4_LOREM_LINES] += 1
         elif script:
@@ -211,4 +216,26 @@ def c4_lines(codes, start, stop, table, clipped, max_word_chars, least_words, ne
             out[C4_POLICY_LINES] += 1
         else:
             out[C4_KEPT_LINES] += 1
-            out[C4_SENTENCES] += sentences_of(kinds, words_of(line, 0, length, table, clipped, hashes, ends, kinds))
+            if length == last - first:
+                out[C4_SENTENCES] += sentences_of(kinds, from_word, word)
+            else:
+                fill_bits(line_codes, length, table, line_bits)
+                found = words_of(line_codes, line_bits, 0, length, clipped, line_hashes, line_starts, line_ends, line_kinds)
+                out[C4_SENTENCES] += sentences_of(line_kinds, 0, found)
+
+
+@kernel
+def _phrases_in(line, length):
+    """Whether a line has: lorem ipsum, javascript, a policy's words, a curly bracket."""
+    lorem = script = policy = brace = False
+    for i in range(length):
+        code = _lowered(line[i])
+        brace |= code == _BRACE
+        if not _BEGINS_PHRASE[min(code, np.uint32(127))]:
+            continue
+        for row in range(_PHRASES.shape[0]):
+            if code == _PHRASES[row, 0] and _stands_at(line, i, length, _PHRASES[row]):
+                lorem |= row == _LOREM
+                script |= row == _SCRIPT
+                policy |= row > _SCRIPT
+    return lorem, script, policy, brace

@@ -24,6 +24,7 @@ CLIPPED = (  # end in a full stop that ends no sentence; a capital alone ("J.", 
     "Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec"
 )
 CLIPPED_WORDS = frozenset(CLIPPED.split())
+LONGEST_CLIPPED = max(map(len, CLIPPED_WORDS))
 
 
 @cache

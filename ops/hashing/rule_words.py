@@ -13,20 +13,23 @@ import numpy as np
 from ops.hashing.compiled import kernel
 from ops.hashing.definition import FNV_OFFSET, FNV_PRIME
 from ops.hashing.kernels import mix64
-from ops.hashing.rule_tables import ALPHA, DECIMAL, LOWER, PUNCTUATION, RUN, SPACE, SYMBOL, TERMINAL, UPPER, WORD
+from ops.hashing.rule_tables import ALPHA, DECIMAL, LONGEST_CLIPPED, LOWER, PUNCTUATION, RUN, SPACE, SYMBOL, TERMINAL, UPPER, WORD
 
 _FNV_OFFSET, _FNV_PRIME = np.uint64(FNV_OFFSET), np.uint64(FNV_PRIME)
 _STOP, _COMMA, _APOSTROPHE, _QUOTE = (np.uint32(ord(mark)) for mark in ".,'’")
 _N, _T, _S, _M, _D, _L, _R, _E, _V = (np.uint32(ord(letter)) for letter in "ntsmdlrev")
 
 
+PADDING = 4  # zeros behind a text's code points and bits, so that looking ahead needs no question
+
+
 @kernel
-def bits_at(codes, at, stop, table):
-    """The bits of the character at `at`; 0 at the end and beyond the table."""
-    if at >= stop:
-        return np.uint16(0)
-    code = codes[at]
-    return table[code] if code < table.size else np.uint16(0)
+def fill_bits(codes, count, table, bits):
+    """The bits of `count` code points, and the padding behind both."""
+    for i in range(count):
+        bits[i] = table[codes[i]] if codes[i] < table.size else 0
+    codes[count : count + PADDING] = 0
+    bits[count : count + PADDING] = 0
 
 
 @kernel
@@ -35,25 +38,22 @@ def _is_apostrophe(code):
 
 
 @kernel
-def _ending_after(codes, at, stop, table):
+def _ending_after(codes, bits, at):
     """Letters of an English ending behind the apostrophe at `at` ('s, 'm, 'd, 't, 'll, 're, 've); 0 if it is none."""
-    if at + 1 >= stop:
-        return 0
-    first = codes[at + 1]
-    if not bits_at(codes, at + 2, stop, table) & WORD:
+    first, second = codes[at + 1], codes[at + 2]
+    if not bits[at + 2] & WORD:
         return 1 if first in (_S, _M, _D, _T) else 0
-    if bits_at(codes, at + 3, stop, table) & WORD:
+    if bits[at + 3] & WORD:
         return 0
-    second = codes[at + 2]
-    return 2 if (first == _L and second == _L) or ((first in (_R, _V)) and second == _E) else 0
+    return 2 if (first == _L and second == _L) or (first in (_R, _V) and second == _E) else 0
 
 
 @kernel
-def _is_not(codes, start, at, stop, table):
+def _is_not(codes, bits, start, at):
     """Whether "n't" stands at `at`, behind the verb it was split off from."""
-    if at + 2 >= stop or at == start or codes[at] != _N or not _is_apostrophe(codes[at + 1]) or codes[at + 2] != _T:
+    if at == start or codes[at] != _N or codes[at + 2] != _T or not _is_apostrophe(codes[at + 1]):
         return False
-    return bits_at(codes, at - 1, stop, table) & ALPHA != 0 and bits_at(codes, at + 3, stop, table) & WORD == 0
+    return bits[at - 1] & ALPHA != 0 and bits[at + 3] & WORD == 0
 
 
 @kernel
@@ -65,40 +65,41 @@ def hash_of(codes, start, stop):
 
 
 @kernel
-def _end_of_word(codes, start, at, stop, table, clipped):
+def _end_of_word(codes, bits, start, at, clipped):
     """Where the word that begins at `at` ends; `start` is where the text begins."""
-    if _is_not(codes, start, at, stop, table):
+    if codes[at] == _N and _is_not(codes, bits, start, at):
         return at + 3
     end = at
-    while end < stop:
-        kind = bits_at(codes, end, stop, table)
-        if kind & WORD:
+    while True:
+        while bits[end] & WORD:
             end += 1
-            continue
-        code, before, after = codes[end], bits_at(codes, end - 1, stop, table), bits_at(codes, end + 1, stop, table)
-        if _is_apostrophe(code) and before & ALPHA and after & ALPHA:
-            ending = _ending_after(codes, end, stop, table)
-            if ending == 0:
+        code = codes[end]
+        if code == _STOP:
+            before, after = bits[end - 1], bits[end + 1]
+            if after & WORD:
+                if before & LOWER and after & UPPER:
+                    return end
                 end += 1
                 continue
-            if codes[end + 1] == _T and ending == 1:
-                if codes[end - 1] == _N and end - 1 > at:
-                    return end - 1
-                end += 2  # "ain't" is split, "'t" behind another letter is not
-                continue
+            if codes[end + 1] != _STOP:
+                is_initial = before & UPPER != 0 and (end - 2 < at or not bits[end - 2] & WORD)
+                if is_initial or (end - at <= LONGEST_CLIPPED and _is_clipped(hash_of(codes, at, end), clipped)):
+                    return end + 1
             return end
-        if code == _STOP and after & WORD and not (before & LOWER and after & UPPER):
+        if code == _COMMA and bits[end - 1] & bits[end + 1] & DECIMAL:
             end += 1
             continue
-        if code == _STOP and not after & WORD and not (end + 1 < stop and codes[end + 1] == _STOP):
-            is_initial = before & UPPER and (end - 2 < at or not bits_at(codes, end - 2, stop, table) & WORD)
-            if is_initial or _is_clipped(hash_of(codes, at, end), clipped):
-                return end + 1
-        if code == _COMMA and before & DECIMAL and after & DECIMAL:
+        if not _is_apostrophe(code) or not bits[end - 1] & bits[end + 1] & ALPHA:
+            return end
+        ending = _ending_after(codes, bits, end)
+        if ending == 1 and codes[end + 1] == _T:
+            if codes[end - 1] == _N and end - 1 > at:
+                return end - 1
+            end += 2
+        elif ending:
+            return end
+        else:
             end += 1
-            continue
-        return end
-    return end
 
 
 @kernel
@@ -108,11 +109,12 @@ def _is_clipped(value, clipped):
 
 
 @kernel
-def words_of(codes, start, stop, table, clipped, hashes, ends, kinds):
-    """Split code points `codes[start:stop]` into words.
+def words_of(codes, bits, start, stop, clipped, hashes, starts, ends, kinds):
+    """Split code points `codes[start:stop]` into words; behind `stop` lies `PADDING`.
 
     Args:
         hashes: gets each word's hash.
+        starts: gets where each word begins.
         ends: [words + 1] gets how many characters the words up to and with this one have; `ends[0]` is 0.
         kinds: gets of each word: ALPHA if any character is a letter, WORD if any is no symbol, PUNCTUATION if all are,
             TERMINAL if it is one character that ends a sentence.
@@ -124,39 +126,41 @@ def words_of(codes, start, stop, table, clipped, hashes, ends, kinds):
     ends[0] = 0
     at = start
     while at < stop:
-        kind = bits_at(codes, at, stop, table)
+        kind = bits[at]
         if kind & SPACE:
             at += 1
             continue
         end = at + 1
         if kind & WORD:
-            end = _end_of_word(codes, start, at, stop, table, clipped)
+            end = _end_of_word(codes, bits, start, at, clipped)
         elif kind & RUN:
-            while end < stop and codes[end] == codes[at]:
+            while codes[end] == codes[at]:
                 end += 1
-        elif _is_apostrophe(codes[at]) and at > start and bits_at(codes, at - 1, stop, table) & ALPHA:
-            end += _ending_after(codes, at, stop, table)
-        alpha, named, punctuation = False, False, True
+        elif _is_apostrophe(codes[at]) and at > start and bits[at - 1] & ALPHA:
+            end += _ending_after(codes, bits, at)
+        value = _FNV_OFFSET
+        some, all_ = np.uint16(0), np.uint16(0xFFFF)
         for i in range(at, end):
-            one = bits_at(codes, i, stop, table)
-            alpha |= one & ALPHA != 0
-            named |= one & SYMBOL == 0
-            punctuation &= one & PUNCTUATION != 0
-        hashes[count] = hash_of(codes, at, end)
+            value = (value ^ np.uint64(codes[i])) * _FNV_PRIME
+            some |= bits[i]
+            all_ &= bits[i]
+        kinds[count] = (some & ALPHA) | (all_ & PUNCTUATION) | WORD * (all_ & SYMBOL == 0) | (all_ & TERMINAL) * (end == at + 1)
+        hashes[count] = mix64(value)
+        starts[count] = at
         ends[count + 1] = ends[count] + end - at
-        kinds[count] = ALPHA * alpha | WORD * named | PUNCTUATION * punctuation | TERMINAL * (end == at + 1 and kind & TERMINAL != 0)
         count += 1
         at = end
     return count
 
 
 @kernel
-def sentences_of(kinds, count):
-    """Sentences of `count` words: one ends before the first word behind terminal marks and what punctuation follows them."""
-    if count == 0:
+def sentences_of(kinds, first, last):
+    """Sentences of the words from `first` to before `last`: one ends before the first word behind terminal marks and the
+    punctuation that follows them."""
+    if first >= last:
         return 0
     sentences, ended = 1, False
-    for i in range(count):
+    for i in range(first, last):
         if kinds[i] & TERMINAL:
             ended = True
         elif ended and not kinds[i] & PUNCTUATION:

@@ -12,7 +12,7 @@ import pytest
 
 from ops.hashing.columns import TextColumn
 from ops.hashing.rule_tables import character_bits, clipped_word_hashes
-from ops.hashing.rule_words import words_of
+from ops.hashing.rule_words import PADDING, fill_bits, words_of
 from ops.rules.config import C4Config, GopherQualityConfig, RulesConfig
 from ops.rules.labels import STATISTICS, label_rules
 from ops.rules.verdicts import Verdicts, judge, rules_of
@@ -86,11 +86,13 @@ def test_every_statistic_agrees_with_the_oracle() -> None:
     ],
 )
 def test_words_are_cut_where_the_definition_says(text: str, words: list[str]) -> None:
-    codes = np.array([ord(character) for character in text], np.uint32)
-    hashes, ends, kinds = np.empty(len(codes), np.uint64), np.empty(len(codes) + 1, np.int64), np.empty(len(codes), np.uint16)
-    count = words_of(codes, 0, len(codes), character_bits(), clipped_word_hashes(), hashes, ends, kinds)
+    codes = np.array([ord(character) for character in text] + [0] * PADDING, np.uint32)
+    hashes, kinds, bits = np.empty(len(codes), np.uint64), np.empty(len(codes), np.uint16), np.empty(len(codes), np.uint16)
+    starts, ends = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
+    fill_bits(codes, len(text), character_bits(), bits)
+    count = words_of(codes, bits, 0, len(text), clipped_word_hashes(), hashes, starts, ends, kinds)
     assert oracle.words_of(text) == words
-    assert np.diff(ends[: count + 1]).tolist() == [len(word) for word in words]
+    assert [text[start:][:length] for start, length in zip(starts, np.diff(ends[: count + 1]), strict=False)] == words
 
 
 def test_prose_passes_every_rule_and_each_kind_of_junk_fails_the_rule_made_for_it() -> None:
