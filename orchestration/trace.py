@@ -4,11 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from assets.factory import Factory
+from assets.resolve import Node
 from infra.artifacts.artifact import Artifact
 from model.run import Run, read_run
 from model.trace import ReadDocument, Reading, documents_of_step, readings_of
-from ops.cache import Ledger, read_ledger
+from ops.cache import read_ledger
 from ops.trace.documents import TracedDocument, documents_with_id, documents_with_url, text_of
 from ops.trace.fate import Fate, fate_of
 from ops.trace.places import Place, places_of
@@ -16,14 +19,27 @@ from ops.trace.records import LostRecordError, StoredRecord, record_of
 from orchestration.errors import UntraceableError
 
 LABELS = ("language", "quality", "contamination")
+RUN_PROGRAMS = ("train", "branch")
 DUPLICATES = {"exact": "exact_duplicates", "fuzzy": "fuzzy_duplicates"}
 
 
 @dataclass(frozen=True)
+class PublishedRun:
+    """A finished run and what it read. `name`: its asset, with `@` and the recipe's beginning if the profile means another one now."""
+
+    name: str
+    digest: str
+    run: Run
+    store: Artifact
+    mixture: Artifact
+
+
+@dataclass(frozen=True)
 class Seen:
-    """A place of the document's text in the store, and when each run read from it."""
+    """A place of the document's text in a store, and when each run that read this store read from it."""
 
     place: Place
+    store: Artifact
     readings: Mapping[str, list[Reading]]
 
 
@@ -37,6 +53,7 @@ class Trail:
     raw: Artifact
     fate: Fate | None
     seen: list[Seen]
+    unfollowed: tuple[str, ...]  # runs that may have read it, and can't be asked
 
 
 def trails_of_id(factory: Factory, id: str) -> list[Trail]:
@@ -67,28 +84,64 @@ def trails_of_url(factory: Factory, url: str) -> list[Trail]:
     return list(_trails(factory, found))
 
 
-def batch_of(factory: Factory, run: str, step: int) -> list[ReadDocument]:
+def batch_of(factory: Factory, name: str, step: int) -> list[ReadDocument]:
     """What a step of a run read.
 
     Raises:
         UntraceableError: the run is not published, or makes no such step.
     """
-    runs = dict(_runs(factory))
-    if run not in runs:
-        raise UntraceableError(
-            f"run {run!r} is not published for profile {factory.profile.name}; choose one of {', '.join(runs) or 'none yet'}"
-        )
-    store, mixture = _published(factory, "store"), _published(factory, "mixture")
-    assert store is not None
-    assert mixture is not None
+    runs = {run.name: run for run in (published_runs(factory)[0] if "@" in name else _current_runs(factory))}
+    if name not in runs:
+        known = ", ".join(runs) or "none yet"
+        raise UntraceableError(f"run {name!r} is not published for profile {factory.profile.name}; choose one of {known}")
+    found = runs[name]
     try:
-        return list(documents_of_step(store, mixture, runs[run], step))
+        return list(documents_of_step(found.store, found.mixture, found.run, step))
     except ValueError as error:
-        raise UntraceableError(f"{run}: {error}") from error
+        raise UntraceableError(f"{name}: {error}") from error
+
+
+def published_runs(factory: Factory) -> tuple[list[PublishedRun], tuple[str, ...]]:
+    """Every run below the profile's root, from storage itself: the profile's own first, then earlier ones.
+
+    Returns:
+        The runs, and the names of those that can't be followed: their data is gone, or another version of this code wrote them.
+    """
+    current = list(_current_runs(factory))
+    known = {run.digest for run in current}
+    data: dict[str, Artifact] = {}
+    others: list[tuple[str, Artifact]] = []
+    for asset, partition, recipe, artifact in factory.store.artifacts():
+        if artifact.manifest.payload.get("program") in RUN_PROGRAMS and artifact.digest not in known:
+            others.append((f"{Node(asset, partition)}@{recipe[:8]}", artifact))
+        elif asset in ("store", "mixture"):
+            data[artifact.digest] = artifact
+    lost = []
+    for name, artifact in others:
+        try:
+            finished = read_run(artifact)
+            store, mixture = data[finished.state.data.store], data[finished.state.data.mixture]
+        except (ValidationError, KeyError):
+            lost.append(name)
+        else:
+            current.append(PublishedRun(name, artifact.digest, finished.run, store, mixture))
+    return current, tuple(lost)
+
+
+def _current_runs(factory: Factory) -> Iterator[PublishedRun]:
+    """The published runs that the profile means now."""
+    store, mixture = _published(factory, "store"), _published(factory, "mixture")
+    if store is None or mixture is None:
+        return
+    for node in [*(Node("ladder", cell) for cell in sorted(factory.profile.ladder)), Node("hero"), Node("cooldown")]:
+        artifact = _published(factory, node.asset, node.partition)
+        if artifact is not None:
+            yield PublishedRun(str(node), artifact.digest, read_run(artifact).run, store, mixture)
 
 
 def _trails(factory: Factory, documents: list[TracedDocument]) -> Iterator[Trail]:
-    seen = _seen(factory, frozenset(document.id for document in documents))
+    runs, unfollowed = published_runs(factory)
+    seen = _seen(factory, frozenset(document.id for document in documents), runs)
     for document in documents:
         raw, normalized = _published(factory, "raw", document.source), _published(factory, "normalized", document.source)
         assert raw is not None
@@ -100,6 +153,7 @@ def _trails(factory: Factory, documents: list[TracedDocument]) -> Iterator[Trail
             raw,
             None if document.is_copy else _fate(factory, document, normalized),
             [one for one in seen if one.place.id == document.id],
+            unfollowed,
         )
 
 
@@ -120,28 +174,18 @@ def _fate(factory: Factory, document: TracedDocument, normalized: Artifact) -> F
     return fate_of(document, labels, {kind: known[kind] for kind in DUPLICATES}, factory.profile.store_config())
 
 
-def _seen(factory: Factory, ids: frozenset[str]) -> list[Seen]:
-    store, mixture = _published(factory, "store"), _published(factory, "mixture")
-    if store is None:
-        return []
-    ledger: Ledger = read_ledger(store)
-    runs: list[tuple[str, Run]] = [] if mixture is None else list(_runs(factory))
-    return [
-        Seen(place, {} if mixture is None else {name: readings_of(place, store, mixture, run) for name, run in runs})
-        for place in places_of(store, ledger, ids)
-    ]
-
-
-def _runs(factory: Factory) -> Iterator[tuple[str, Run]]:
-    """The published runs that read the profile's store and mixture, by the name that `--run` takes."""
-    store, mixture = _published(factory, "store"), _published(factory, "mixture")
-    if store is None or mixture is None:
-        return
-    cells = [(f"ladder[{cell}]", "ladder", cell) for cell in sorted(factory.profile.ladder)]
-    for name, asset, partition in [*cells, ("hero", "hero", None), ("cooldown", "cooldown", None)]:
-        artifact = _published(factory, asset, partition)
-        if artifact is not None:
-            yield name, read_run(artifact).run
+def _seen(factory: Factory, ids: frozenset[str], runs: list[PublishedRun]) -> list[Seen]:
+    """Where the texts lie in the profile's store and in those of earlier runs, and when each run read from there."""
+    current = _published(factory, "store")
+    stores = {run.store.digest: run.store for run in runs} | ({} if current is None else {current.digest: current})
+    seen = []
+    for digest, store in sorted(stores.items(), key=lambda item: (current is None or item[0] != current.digest, item[0])):
+        reading = [run for run in runs if run.store.digest == digest]
+        seen += [
+            Seen(place, store, {run.name: readings_of(place, store, run.mixture, run.run) for run in reading})
+            for place in places_of(store, read_ledger(store), ids)
+        ]
+    return seen
 
 
 def _sources(factory: Factory) -> Iterator[tuple[str, Artifact]]:
@@ -172,8 +216,13 @@ def as_json(trail: Trail) -> dict[str, Any]:
         },
         "outcome": None if trail.fate is None else trail.fate.outcome.name.lower(),
         "said": None if trail.fate is None else {stage: dict(said) for stage, said in trail.fate.said.items()},
+        "unfollowed": list(trail.unfollowed),
         "seen": [
-            {**vars(one.place), "readings": {run: [vars(reading) for reading in found] for run, found in one.readings.items()}}
+            {
+                **vars(one.place),
+                "store": one.store.url,
+                "readings": {run: [vars(reading) for reading in found] for run, found in one.readings.items()},
+            }
             for one in trail.seen
         ],
     }

@@ -37,7 +37,7 @@ def show_step(console: Console, factory: Factory, run: str, step: int, *, in_jso
     for column in ("row", "source", "document", "tokens", "bucket", "epoch"):
         table.add_column(column, justify="right" if column in ("row", "epoch") else "left", no_wrap=True)
     for one in found:
-        table.add_row(str(one.row), one.source, one.id, f"{one.start:,} to {one.end:,}", one.folder, str(one.epoch))
+        table.add_row(*map(escape, (str(one.row), one.source, one.id, f"{one.start:,} to {one.end:,}", one.folder, str(one.epoch))))
     console.print(table)
     documents = len({(one.source, one.id) for one in found})
     console.print(f"{run}, step {step}: {documents} documents in {len({one.row for one in found})} rows", soft_wrap=True)
@@ -50,8 +50,10 @@ def _show(console: Console, trails: list[Trail], save: Path | None, in_json: boo
         console.file.write(json.dumps([as_json(trail) for trail in trails], indent=1) + "\n")
         return
     for trail in trails:
-        for name, value in _lines(trail):
-            console.print(f"[bold]{name:<10}[/bold] {escape(visible(value))}", soft_wrap=True)
+        lines = _lines(trail)
+        width = max(len(name) for name, _ in lines)
+        for name, value in lines:
+            console.print(f"[bold]{escape(name.ljust(width))}[/bold]  {escape(visible(value))}", soft_wrap=True)
         console.print()
     if save is not None:
         console.print(f"{trails[0].record.length:,} bytes in {escape(str(save))}", soft_wrap=True)
@@ -91,6 +93,8 @@ def _lines(trail: Trail) -> list[tuple[str, str]]:
         lines += [("", f"{stage}: {_said(said)}") for stage, said in trail.fate.said.items() if _said(said)]
     for one in trail.seen:
         lines += _seen_lines(one)
+    if trail.unfollowed:
+        lines.append(("not asked", f"{', '.join(trail.unfollowed)}: their data is gone, or another version of this code wrote them"))
     return lines
 
 

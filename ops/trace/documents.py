@@ -51,14 +51,29 @@ def documents_with_url(source: str, normalized: Artifact, url: str) -> Iterator[
 
 def text_of(normalized: Artifact, document: TracedDocument) -> str:
     """The text of a document."""
-    with normalized.open(document.shard) as stream, pq.ParquetFile(stream) as shard:
-        row = document.row
+    return str(row_at(normalized, document.shard, document.row, ["text"])["text"])
+
+
+def row_at(artifact: Artifact, name: str, row: int, columns: list[str] | None = None) -> dict[str, Any]:
+    """One row of a shard. Reads the row group that holds it.
+
+    Raises:
+        IndexError: the shard is shorter.
+    """
+    left = row
+    with artifact.open(name) as stream, pq.ParquetFile(stream) as shard:
         for group in range(shard.num_row_groups):
             rows = shard.metadata.row_group(group).num_rows
-            if row < rows:
-                return str(shard.read_row_group(group, columns=["text"])["text"][row].as_py())
-            row -= rows
-    raise IndexError(f"{normalized.url}: {document.shard} has no row {document.row}")
+            if left < rows:
+                found: dict[str, Any] = read_group(shard, group, columns).slice(left, 1).to_pylist()[0]
+                return found
+            left -= rows
+    raise IndexError(f"{artifact.url}: {name} has no row {row}")
+
+
+def read_group(shard: pq.ParquetFile, group: int, columns: list[str] | None = None) -> pa.Table:
+    """A row group, read by this thread alone: a command ends at once, and a helper that still lets go of a Python stream then aborts it."""
+    return shard.read_row_group(group, columns=columns, use_threads=False)
 
 
 def _matching(source: str, normalized: Artifact, name: str, column: str, wanted: frozenset[str]) -> Iterator[TracedDocument]:
@@ -70,10 +85,10 @@ def _matching(source: str, normalized: Artifact, name: str, column: str, wanted:
         for group in range(shard.num_row_groups):
             about = shard.metadata.row_group(group)
             if may_hold(about, column, wanted):
-                mask = pc.is_in(shard.read_row_group(group, columns=[column])[column], value_set=values)
+                mask = pc.is_in(read_group(shard, group, [column])[column], value_set=values)
                 rows = pc.indices_nonzero(mask.combine_chunks()).to_pylist()
                 if rows:
-                    found = shard.read_row_group(group, columns=list(COLUMNS)).take(rows)
+                    found = read_group(shard, group, list(COLUMNS)).take(rows)
                     for row, fields in zip(rows, found.to_pylist(), strict=True):
                         yield _document(source, name, first + row, fields)
             first += about.num_rows

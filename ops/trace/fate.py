@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.parquet as pq
+import numpy as np
 
 from infra.artifacts.artifact import Artifact
-from ops.attrition import Outcome
+from ops.attrition import Labels, Outcome
 from ops.config import StoreConfig
-from ops.join import read_labels
-from ops.trace.documents import TracedDocument
+from ops.shards import MisalignedShardError
+from ops.trace.documents import TracedDocument, row_at
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,25 @@ def fate_of(document: TracedDocument, sets: Mapping[str, Artifact], duplicates: 
     Raises:
         MisalignedShardError: the stages speak of other documents.
     """
-    labels, ids, _ = read_labels(document.source, document.shard, dict(sets), dict(duplicates), config)
-    assert ids[document.row].as_py() == document.id
-    outcome = Outcome(int(labels.outcomes()[document.row]))
-    rows = {name: labels_at(sets[name], document.shard, document.row) for name in ("language", "quality", "contamination")}
-    rows |= {name: labels_at(artifact, f"{document.source}/{document.shard}", document.row) for name, artifact in duplicates.items()}
-    return Fate(outcome, rows)
+    held_out = row_at(sets["normalized"], document.shard, document.row, ["id", "is_held_out"])
+    places = {name: (sets[name], document.shard) for name in ("language", "quality", "contamination")}
+    places |= {kind: (artifact, f"{document.source}/{document.shard}") for kind, artifact in duplicates.items()}
+    rows = {name: row_at(artifact, shard, document.row) for name, (artifact, shard) in places.items()}
+    for name, row in {"normalized": held_out, **rows}.items():
+        if row.pop("id") != document.id:
+            raise MisalignedShardError(f"{document.source}/{document.shard}: row {document.row} of {name} is of another document")
+    language, quality = rows["language"]["language"], np.float32(rows["quality"]["score"])
+    labels = Labels(
+        is_held_out=np.array([held_out["is_held_out"]]),
+        is_contaminated=np.array([rows["contamination"]["is_contaminated"]]),
+        is_fuzzy_duplicate=np.array([rows["fuzzy"]["is_duplicate"]]),
+        is_exact_duplicate=np.array([rows["exact"]["is_duplicate"]]),
+        language_is_allowed=np.array([not config.languages or language in config.languages]),
+        quality_suffices=np.array([config.min_quality is None or bool(quality >= config.min_quality)]),
+    )
+    return Fate(Outcome(int(labels.outcomes()[0])), rows)
 
 
 def labels_at(artifact: Artifact, name: str, row: int) -> dict[str, Any]:
-    """What an attribute set says in one row, the id left out. Reads one row group."""
-    with artifact.open(name) as stream, pq.ParquetFile(stream) as shard:
-        for group in range(shard.num_row_groups):
-            rows = shard.metadata.row_group(group).num_rows
-            if row < rows:
-                found: dict[str, Any] = shard.read_row_group(group).slice(row, 1).to_pylist()[0]
-                return {key: value for key, value in found.items() if key != "id"}
-            row -= rows
-    raise IndexError(f"{artifact.url}: {name} has no row {row}")
+    """What an attribute set says in one row, the id left out."""
+    return {key: value for key, value in row_at(artifact, name, row).items() if key != "id"}

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from infra.artifacts.artifact import Artifact
 from ops.cache import Ledger, TokenCache
-from ops.trace.documents import may_hold
+from ops.trace.documents import may_hold, read_group
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def places_of(store: Artifact, ledger: Ledger, ids: frozenset[str]) -> Iterator[
             for group in range(table.num_row_groups):
                 about = table.metadata.row_group(group)
                 if may_hold(about, "id", ids):
-                    rows = table.read_row_group(group, columns=["source", "id"])
+                    rows = read_group(table, group, ["source", "id"])
                     for row in pc.indices_nonzero(pc.is_in(rows["id"], value_set=values).combine_chunks()).to_pylist():
                         cache, index = TokenCache.open(store, bucket.folder), first + row
                         start, end = int(cache.offsets[index]), int(cache.offsets[index + 1])

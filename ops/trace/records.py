@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from infra.artifacts.artifact import Artifact
 from ops.extract.records import Record, read_records
-from ops.trace.documents import TracedDocument
+from ops.trace.documents import TracedDocument, read_group
 
 MAX_BLOCK_BYTES = 1 << 30
 ORIGINS = "records.parquet"  # of an `index` source: where each of our records lay in the crawl's own archives
@@ -78,9 +78,9 @@ def _payload_of(raw: Artifact, document: TracedDocument) -> StoredRecord:
         with raw.open(name) as stream, pq.ParquetFile(stream) as shard:
             first = 0
             for group in range(shard.num_row_groups):
-                row = pc.index(shard.read_row_group(group, columns=["uri"])["uri"], document.url).as_py()
+                row = pc.index(read_group(shard, group, ["uri"])["uri"], document.url).as_py()
                 if row >= 0:
-                    payload = shard.read_row_group(group, columns=["payload"])["payload"][row].as_py()
+                    payload = read_group(shard, group, ["payload"])["payload"][row].as_py()
                     return StoredRecord(name, first + row, len(payload), payload, {}, payload, None)
                 first += shard.metadata.row_group(group).num_rows
     raise LostRecordError(f"{raw.url} holds no payload {document.url}")
@@ -89,7 +89,12 @@ def _payload_of(raw: Artifact, document: TracedDocument) -> StoredRecord:
 def _place_of(raw: Artifact, file: str, offset: int) -> ArchivePlace | None:
     if ORIGINS not in raw.names:
         return None
-    with raw.open(ORIGINS) as stream:
-        wanted = (pc.field("warc_file") == file) & (pc.field("warc_offset") == offset)
-        rows = pq.read_table(stream, columns=["archive", "archive_offset", "archive_length"], filters=wanted).to_pylist()
-    return ArchivePlace(rows[0]["archive"], rows[0]["archive_offset"], rows[0]["archive_length"]) if rows else None
+    with raw.open(ORIGINS) as stream, pq.ParquetFile(stream) as table:
+        for group in range(table.num_row_groups):
+            ours = read_group(table, group, ["warc_file", "warc_offset"])
+            is_it = pc.and_(pc.equal(ours["warc_file"], file), pc.equal(ours["warc_offset"], offset))
+            row = pc.index(is_it, True).as_py()
+            if row >= 0:
+                place = read_group(table, group, ["archive", "archive_offset", "archive_length"]).slice(row, 1).to_pylist()[0]
+                return ArchivePlace(place["archive"], place["archive_offset"], place["archive_length"])
+    return None

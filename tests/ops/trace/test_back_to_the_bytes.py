@@ -13,9 +13,10 @@ from ops.attrition import Outcome
 from ops.config import ExtractConfig, NormalizeConfig, RawConfig, StoreConfig
 from ops.crawl.raw import raw
 from ops.extract.documents import extract
+from ops.join import read_labels
 from ops.normalize import normalize
 from ops.observe import observe
-from ops.shards import read_table, shard_names
+from ops.shards import MisalignedShardError, read_table, shard_names
 from ops.trace.documents import TracedDocument, documents_with_id, documents_with_url, text_of
 from ops.trace.fate import fate_of
 from ops.trace.records import LostRecordError, record_of
@@ -135,7 +136,11 @@ def test_a_documents_fate_is_the_stores_own_word(tmp_path: Path, document: Docum
         if document.id in (ids := read_table(sets["normalized"], name, ["id"])["id"].to_pylist())
     )  # fmt: skip
     traced = TracedDocument("web", document.id, "u", "t", "e", None, None, None, document.held_out, shard, row, False)
+    with pytest.raises(MisalignedShardError, match="of normalized is of another document"):
+        fate_of(replace(traced, id="other"), sets, duplicates, StoreConfig())  # type: ignore[arg-type]
     fate = fate_of(traced, sets, duplicates, StoreConfig(languages=("en",), min_quality=0.1))  # type: ignore[arg-type]
     assert fate.outcome is outcome
+    labels, _, _ = read_labels("web", shard, sets, duplicates, StoreConfig(languages=("en",), min_quality=0.1))  # type: ignore[arg-type]
+    assert fate.outcome == labels.outcomes()[row]
     assert fate.said["language"]["language"] == document.language
     assert fate.said["fuzzy"]["is_duplicate"] == document.fuzzy
