@@ -236,6 +236,43 @@ def doctor(
         examine(console, wait_s)
 
 
+@app.command("eval")
+def evaluate(
+    suite: Annotated[Path, typer.Argument(help="A suite of tasks, as YAML.")],
+    profile: ProfileOption = None,
+    models: Annotated[Path | None, typer.Option(help="Models, as YAML; default: the lineage's own.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Only this model; may be repeated.")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this evaluation of the suite; may be repeated.")] = None,
+    limit: Annotated[int | None, typer.Option(help="At most so many items of each.", min=1)] = None,
+    backend: Annotated[str | None, typer.Option(help="Another engine than the profile's, with its defaults.")] = None,
+    device: Annotated[str | None, typer.Option(help="A name of the device catalogue.")] = None,
+    band: Annotated[str | None, typer.Option(help="Priority: production, interactive or batch.")] = None,
+    launch: Annotated[str | None, typer.Option(help="Go on with this launch.")] = None,
+    version: Annotated[str, typer.Option(help="A label for the records.")] = "",
+    description: Annotated[str, typer.Option(help="Why; kept in the records.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, show the plan, and start nothing.")] = False,
+) -> None:
+    """Run a suite of tasks on models: everything is checked first, only what is missing runs, each ends in one record."""
+    with _profile(profile):
+        from orchestration.evaluate import default_models, show_evaluation
+        from orchestration.evaluate_plan import Request
+
+        request = Request(
+            suite=suite,
+            models=models or default_models(),
+            model=tuple(model or ()),
+            task=tuple(task or ()),
+            limit=limit,
+            backend=backend,
+            device=device,
+            band=band,
+            launch=launch,
+            version=version,
+            description=description,
+        )
+        show_evaluation(console, request, dry_run=dry_run)
+
+
 @contextmanager
 def _profile(name: str | None) -> Iterator[None]:
     """Choose the profile for this process, and turn the errors a user can act on into one sentence and exit code 1.

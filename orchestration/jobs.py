@@ -8,6 +8,8 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from dagster._core.execution.backfill import PartitionBackfill
 from dagster._core.utils import make_new_backfill_id
 
+from orchestration.evaluate_job import benchmarks
+
 DATA = dg.AssetSelection.groups("crawl", "documents", "labels", "deduplication", "tokens", "store")
 TRAIN = dg.AssetSelection.groups("scaling", "training")
 EVALUATE = dg.AssetSelection.groups("evaluation", "release")
@@ -49,4 +51,5 @@ JOBS: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
     dg.define_asset_job("train", TRAIN, description="Ladder, scaling law, prediction, hero and cooldown.", tags=TAGS),
     dg.define_asset_job("evaluate", EVALUATE, description="Score the checkpoints and assemble the release.", tags=TAGS),
     everything,
+    benchmarks,
 ]
