@@ -37,6 +37,7 @@ from ops.config import (
     TokenizeConfig,
     TokenizerConfig,
 )
+from ops.evaluation.perplexity.config import PerplexityConfig, PerplexityGapConfig
 
 Pool = Literal["host", "accelerator"]
 
@@ -98,6 +99,8 @@ class Programs(_Section):
     hero: TrainConfig
     cooldown: BranchConfig
     evaluation: EvaluateConfig = EvaluateConfig()
+    perplexity: PerplexityConfig = PerplexityConfig()
+    perplexity_gap: PerplexityGapConfig = PerplexityGapConfig()
     release: ReleaseConfig
 
 

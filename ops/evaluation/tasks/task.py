@@ -200,8 +200,8 @@ def load_task(path: Path) -> Task:
 
 
 def columns_of(template: str, columns: frozenset[str]) -> frozenset[str]:
-    """The columns that a template, or a column's name, reads."""
-    if template in columns:
+    """The columns that a template, or a column's name, reads. One word that could be a name is taken for one."""
+    if template in columns or template.isidentifier():
         return frozenset({template})
     return frozenset(meta.find_undeclared_variables(Environment(autoescape=False).parse(template)))
 
