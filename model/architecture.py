@@ -59,7 +59,8 @@ class ModelConfig(ProgramConfig):
     expert_tying_layers: int = Field(default=1, ge=1)  # neighbouring layers that share one bank of experts; each keeps its own router
 
     router_operands: Literal["float32", "compute"] = "float32"  # compute: the router multiplies in compute dtype; scores are float32 anyway
-    router_renormalize: bool = True  # a token's combine weights sum to router_combine_scale; False: each is the scale times its sigmoid
+    router_affinity: Literal["sigmoid", "softmax"] = "sigmoid"  # of a score: by itself, or among all experts of its token
+    router_renormalize: bool = True  # a token's combine weights sum to router_combine_scale; False: each is the scale times its affinity
     router_combine_scale: float = Field(default=2.5, gt=0)
     router_balancing: Literal["none", "quantile"] = "quantile"  # how the selection bias of the next step is found
     router_quantile: Literal["exact", "histogram"] = "exact"  # histogram adds over shards in one reduction of experts x bins counts

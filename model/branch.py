@@ -14,11 +14,12 @@ from model.loop import run_to_end
 from model.optimizer import after_growth
 from model.run import FinishedRun, Origin, Run, data_of, read_run
 from model.schedule import branch_schedule
+from ops.cache import read_ledger
 
 
-@program(version="6")
+@program(version="7")
 def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Artifact, out: Writer) -> TrainStats:
-    """Continue `parent` from its final state under other settings.
+    """Continue `parent` from its final state, or from one it kept, under other settings.
 
     Parameters, optimizer state and router bias carry over; the learning rate joins the parent's next one exactly and
     decays without a warm-up; batches start anew under another seed.
@@ -28,14 +29,20 @@ def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Art
         out: like `model.train`; step numbers, tokens and FLOPs count on from the parent's.
 
     Raises:
-        ValueError: the parent ran to the end of its schedule, so that there is no rate left to decay from, or the tokens
-            of a step don't divide by the new sequence length.
+        ValueError: the parent ran to the end of its schedule, so that there is no rate left to decay from; it kept no state of
+            `parent_step`; its tokenizer is not the store's; or the tokens of a step don't divide by the new sequence length.
     """
-    finished = read_run(parent)
+    finished, tokenizer = read_run(parent, config.parent_step), read_ledger(store).tokenizer_digest
+    if finished.state.tokenizer not in (None, tokenizer):
+        raise ValueError(
+            f"store: {store.url} was cut by tokenizer {tokenizer[:12]}, the parent learnt from {str(finished.state.tokenizer)[:12]}, for "
+            "which the same numbers are other words; branch on a store of the parent's tokenizer"
+        )
     run, data = branched(config, finished, parent.digest), data_of(store, mixture)
-    begin = functools.partial(read_state, parent, finished.run)
+    kept_step = config.parent_step if config.parent_step in finished.run.keep_steps else None
+    begin = functools.partial(read_state, parent, finished.run, kept_step=kept_step)
     position = run_to_end(run, data, config.checkpoints, config.mesh, begin, store, mixture, out)
-    return write_finished(run, data, position, out)
+    return write_finished(run, data, tokenizer, position, out)
 
 
 def branched(config: BranchConfig, parent: FinishedRun, parent_digest: str) -> Run:
@@ -67,7 +74,7 @@ def branched(config: BranchConfig, parent: FinishedRun, parent_digest: str) -> R
             "end_step": state.step + config.cooldown_steps,
             "log_every_steps": config.log_every_steps,
             "eval_every_steps": config.eval_every_steps,
+            "keep_steps": (),
             "origin": Origin(parent=parent_digest, step=state.step, tokens=state.tokens, flops=state.flops),
         }
     )
-

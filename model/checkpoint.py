@@ -17,8 +17,9 @@ tried again. What orbax adds for many hosts, parts with their place and a commit
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -29,6 +30,7 @@ from infra.storage.streams import new_file, open_file
 from infra.storage.users import write_url
 from model import gang
 from model.arrays import Arrays, decode, encode
+from model.run import field_differences
 
 MARKER = "COMMITTED.json"
 STATE = "state.safetensors"
@@ -41,13 +43,14 @@ class CheckpointMismatchError(ValueError):
 
 
 class CommitMarker(BaseModel):
-    """What makes a folder a checkpoint. `identity` says whose: config, data and program."""
+    """What makes a folder a checkpoint. `identity` says whose: config and data, which `described` spells out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     step: int
     identity: str
     files: dict[str, tuple[int, str]]
+    described: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,14 @@ def all_of_them(names: Iterable[str]) -> bool:
 class CheckpointStore:
     """The checkpoints of one run under `{scratch_url}/checkpoints`. All processes of the run call each method."""
 
-    def __init__(self, scratch_url: str, identity: str) -> None:
-        self._identity = identity
+    def __init__(self, scratch_url: str, identity: str, described: Mapping[str, Any] | None = None) -> None:
+        """Open a run's checkpoints.
+
+        Args:
+            identity: of the run.
+            described: what the identity was made of, to name what differs from another run's.
+        """
+        self._identity, self._described = identity, dict(described or {})
         self._root = f"{scratch_url.rstrip('/')}/checkpoints"
 
     def save(self, step: int, arrays: Arrays, journal: bytes) -> None:
@@ -93,7 +102,7 @@ class CheckpointStore:
         replace(f"{folder}/{JOURNAL}", journal)
         files[JOURNAL] = len(journal), hashlib.sha256(journal).hexdigest()
         persist(folder)  # the marker must not survive a power loss that what it promises doesn't
-        marker = CommitMarker(step=step, identity=self._identity, files=files)
+        marker = CommitMarker(step=step, identity=self._identity, files=files, described=self._described)
         replace(f"{folder}/{MARKER}", marker.model_dump_json().encode())
         self._prune(step)
 
@@ -109,9 +118,10 @@ class CheckpointStore:
         """
         for folder, marker in self._offered():
             if marker is not None and marker.identity != self._identity:
+                differing = field_differences(marker.described, self._described) or ["the config or the data differs"]
                 raise CheckpointMismatchError(
-                    f"{folder} was written by run {marker.identity}, this is run {self._identity}: the config, the data or the "
-                    "program differs; give this run a scratch directory of its own, or remove that checkpoint"
+                    f"{folder} was written by run {marker.identity}, this is run {self._identity}: {'; '.join(differing[:4])}; "
+                    "give this run a scratch directory of its own, or remove that checkpoint"
                 )
             found = None if marker is None else _read_all(folder, marker, needs)
             if gang.all_agree(found is not None):

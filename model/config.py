@@ -166,6 +166,7 @@ class TrainConfig(ProgramConfig):
     stop_after_steps: int | None = Field(default=None, ge=1)  # ends the run; None: at the schedule's end
     log_every_steps: int = Field(default=10, ge=1)
     eval_every_steps: int | None = Field(default=1000, ge=1)  # None: before the first and after the last update alone
+    keep_steps: tuple[int, ...] = ()  # updates after which the state is kept beside the final one, for branches to leave from
     checkpoints: CheckpointPolicy = execution_only(default=CheckpointPolicy())
     mesh: MeshConfig = execution_only(default=MeshConfig())
 
@@ -183,6 +184,10 @@ class TrainConfig(ProgramConfig):
             raise ValueError(
                 f"stop_after_steps = {self.end_step} lies behind schedule_steps = {self.schedule.schedule_steps}; lengthen the schedule"
             )
+        if list(self.keep_steps) != sorted(set(self.keep_steps)) or any(not 0 < step < self.end_step for step in self.keep_steps):
+            raise ValueError(
+                f"keep_steps = {list(self.keep_steps)} must ascend and lie between the first update and the last, {self.end_step}"
+            )
         if self.model.window_tokens is not None and self.model.window_tokens > self.loader.sequence_tokens:
             raise ValueError(
                 f"window_tokens = {self.model.window_tokens} is larger than sequence_tokens = {self.loader.sequence_tokens}, "
@@ -196,9 +201,11 @@ class TrainConfig(ProgramConfig):
 
 
 class BranchConfig(ProgramConfig):
-    """A cooldown that leaves a finished run: what changes. Everything else is the parent's, optimizer state included."""
+    """A cooldown that leaves a finished run, where it ended or at a step it kept: what changes. The rest, optimizer state included,
+    is the parent's."""
 
     cooldown_steps: int = Field(ge=1)
+    parent_step: int | None = Field(default=None, ge=1)  # leave the parent after so many updates, a step it kept; None: after its last one
     floor_share: float | None = Field(default=None, ge=0)  # share of the peak rate at the end; None: the parent's floor
     decay_shape: Literal["linear", "one_minus_sqrt"] = "linear"
     sequence_tokens: int | None = Field(default=None, ge=2)  # None: the parent's

@@ -4,24 +4,28 @@
 `checkpoint/optimizer.safetensors` lets a branch go on; who only evaluates does not read it.
 """
 
+from typing import Any
+
 from jax import Array
+from numpy.typing import NDArray
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import identity_of
 from infra.artifacts.program import Stats
 from infra.artifacts.writer import Writer
 from model import gang
-from model.arrays import Arrays, decode, encode
+from model.arrays import Arrays, ArraysMismatchError, decode, encode
 from model.layout import Layout
-from model.loop import Position
+from model.loop import Position, checkpoints_of, kept_url
 from model.parameters import Params, count
-from model.pieces import assembled
-from model.run import CONFIG, FLOPS_CONVENTIONS, STATE, Data, Run, RunState
+from model.pieces import assembled, whole_arrays
+from model.run import CONFIG, FLOPS_CONVENTIONS, Data, Run, RunState, kept_folder
 from model.state import TrainState, from_arrays, to_arrays
 from model.step import state_shapes
 
-MODEL = "checkpoint/model.safetensors"
-OPTIMIZER = "checkpoint/optimizer.safetensors"
+FINAL = "checkpoint"
+MODEL = f"{FINAL}/model.safetensors"
+OPTIMIZER = f"{FINAL}/optimizer.safetensors"
 
 
 class TrainStats(Stats):
@@ -36,21 +40,27 @@ class TrainStats(Stats):
     held_out: dict[str, float]  # micro and macro measures after the last update; empty without held-out text
 
 
-def write_finished(run: Run, data: Data, position: Position, out: Writer) -> TrainStats:
-    """Write config, rows, final state and its description; of a gang, process 0 alone does, with the whole state in its memory."""
-    state = RunState(
-        step=position.step,
-        tokens=run.tokens_after(position.step),
-        flops=run.flops_after(position.step),
-        flops_conventions=FLOPS_CONVENTIONS,
-        data=data,
-    )
+def write_finished(run: Run, data: Data, tokenizer: str, position: Position, out: Writer) -> TrainStats:
+    """Write config, rows, final state and its description; of a gang, process 0 alone does, with the whole state in its memory.
+
+    Args:
+        tokenizer: digest of the one that cut the data.
+    """
+
+    def described(step: int) -> RunState:
+        tokens, flops = run.tokens_after(step), run.flops_after(step)
+        return RunState(step=step, tokens=tokens, flops=flops, flops_conventions=FLOPS_CONVENTIONS, data=data, tokenizer=tokenizer)
+
+    state = described(position.step)
     arrays = to_arrays(position.state)
     if gang.is_leader():
         out.write_json(CONFIG, identity_of(run))
         position.tracker.write(out)
-        _write_state(arrays, out)
-        out.write_json(STATE, state.model_dump(mode="json"))
+        _write_state(FINAL, arrays, state, out)
+    for step in run.keep_steps:
+        kept = _kept_arrays(run, data, step, out)
+        if gang.is_leader():
+            _write_state(kept_folder(step), kept, described(step), out)
     parameters = count(run.model)
     evals = position.tracker.evals
     return TrainStats(
@@ -72,17 +82,35 @@ def read_model(checkpoint: Artifact, run: Run) -> tuple[Params, Array]:
     return found["parameters"], found["router_bias"]
 
 
-def read_state(checkpoint: Artifact, run: Run, layout: Layout) -> TrainState:
-    """The whole train state of a finished run, laid out as a branch takes it over."""
-    arrays = {**_read(checkpoint, MODEL), **_read(checkpoint, OPTIMIZER)}
-    state: TrainState = assembled(f"{checkpoint.url}/checkpoint", arrays, layout.shaped(state_shapes(run)))
+def read_state(checkpoint: Artifact, run: Run, layout: Layout, *, kept_step: int | None = None) -> TrainState:
+    """The whole train state of a finished run, laid out as a branch takes it over.
+
+    Args:
+        kept_step: that of a step which the run kept; None: the final one.
+    """
+    folder = FINAL if kept_step is None else kept_folder(kept_step)
+    arrays = {**_read(checkpoint, f"{folder}/model.safetensors"), **_read(checkpoint, f"{folder}/optimizer.safetensors")}
+    state: TrainState = assembled(f"{checkpoint.url}/{folder}", arrays, layout.shaped(state_shapes(run)))
     return state
 
 
-def _write_state(arrays: Arrays, out: Writer) -> None:
-    for name, is_inside in ((MODEL, lambda key: not key.startswith("optimizer/")), (OPTIMIZER, lambda key: key.startswith("optimizer/"))):
-        with out.open(name) as stream:
-            stream.write(encode({key: array for key, array in arrays.items() if is_inside(key)}))
+def _write_state(folder: str, arrays: Arrays, state: RunState, out: Writer) -> None:
+    parts: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "optimizer": {}}
+    for key, array in arrays.items():
+        parts["optimizer" if key.startswith("optimizer/") else "model"][key] = array
+    for name, part in parts.items():
+        with out.open(f"{folder}/{name}.safetensors") as stream:
+            stream.write(encode(part))
+    out.write_json(f"{folder}/state.json", state.model_dump(mode="json"))
+
+
+def _kept_arrays(run: Run, data: Data, step: int, out: Writer) -> Arrays:
+    """The state after `step` updates, whole, for process 0; the others have nothing to read."""
+    url = kept_url(out.scratch_url, step)
+    found = checkpoints_of(run, data, url).newest(lambda names: gang.is_leader())
+    if found is None:
+        raise ArraysMismatchError(f"{url} has lost the state after {step} updates; remove the checkpoints beside it and train again")
+    return whole_arrays(url, found.arrays, state_shapes(run)) if gang.is_leader() else {}
 
 
 def _read(checkpoint: Artifact, name: str) -> Arrays:

@@ -16,7 +16,7 @@ from model.config import LoaderConfig
 from model.leaf import Leaf, Leaves
 from model.mesh_config import MeshConfig
 from model.parameters import declare
-from model.shards import BATCH_AXES, WHOLE, Shards
+from model.shards import BATCH_AXES, PARAMETER_AXIS, WHOLE, Shards
 from model.state import TrainState
 
 AXES = ("replica", "data", "expert", "model")  # slowest network first
@@ -61,6 +61,21 @@ class Layout:
         return jax.tree.map(
             lambda leaf: PartitionSpec(*(name if name in self.mapped_axes else None for name in leaf.sharding)), self.leaves
         )
+
+    def whole_matrices(self, leaf: Leaf, array: Array) -> Array:
+        """The same array with no matrix of it split: the stack is spread over the data axis where it divides, else each device has all.
+
+        For work on whole matrices, which would otherwise exchange parts with every product. It never leaves a replica.
+        """
+        names: list[Any] = [name if axis not in (leaf.matrix_axes or ()) else None for axis, name in enumerate(leaf.sharding)]
+        parts = self.mesh.shape[PARAMETER_AXIS]
+        for axis, size in enumerate(leaf.shape):
+            held = 1 if names[axis] is None else self.mesh.shape[names[axis]]
+            if axis not in (leaf.matrix_axes or ()) and size % (held * parts) == 0:
+                names[axis] = PARAMETER_AXIS if names[axis] is None else (names[axis], PARAMETER_AXIS)
+                break
+        placed: Array = jax.lax.with_sharding_constraint(array, NamedSharding(self.mesh, PartitionSpec(*names)))
+        return placed
 
     def of_state(self, shapes: TrainState) -> Any:
         """The sharding of every array of a train state, given their shapes.
@@ -124,7 +139,7 @@ def laid_out(config: MeshConfig, model: ModelConfig, loader: LoaderConfig) -> La
     settled.check(model, (sequences for _, sequences in stages(loader)), loader.sequence_tokens)
     leaves = declare(model)
     for leaf in jax.tree.leaves(leaves):
-        _check_leaf(leaf, settled)
+        check_leaf(leaf, settled)
     sizes = tuple(getattr(settled, axis) for axis in AXES)
     mesh = Mesh(np.array(jax.devices()).reshape(sizes), AXES)
     exchange: Literal["padded", "ragged"] = "padded"
@@ -140,7 +155,8 @@ def one_device(model: ModelConfig) -> Layout:
     return Layout(Mesh(np.array(jax.local_devices()[:1]).reshape(1, 1, 1, 1), AXES), WHOLE, declare(model))
 
 
-def _check_leaf(leaf: Leaf, mesh: MeshConfig) -> None:
+def check_leaf(leaf: Leaf, mesh: MeshConfig) -> None:
+    """Refuse a parameter that can't be split over a mesh whose data axis is settled, by name."""
     for size, name in zip(leaf.shape, leaf.sharding, strict=True):
         if name is not None and size % getattr(mesh, name):
             raise ValueError(

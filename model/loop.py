@@ -31,7 +31,7 @@ from model.layout import Layout, laid_out
 from model.loader import MixtureLoader
 from model.mesh_config import MeshConfig
 from model.pieces import assembled, overlaps, own_pieces
-from model.run import FLOPS_CONVENTIONS, Data, Run
+from model.run import FLOPS_CONVENTIONS, Data, Run, kept_folder
 from model.state import TrainState
 from model.step import StepMeasures, make_step, state_shapes, to_device
 from model.tracker import Row, Tracker
@@ -82,7 +82,7 @@ def run_to_end(
     """
     gang.join()
     layout = laid_out(mesh, run.model, run.loader)
-    checkpoints = CheckpointStore(out.scratch_url, run_identity(run, data))
+    checkpoints = checkpoints_of(run, data, out.scratch_url)
     loader = MixtureLoader(store, mixture, run.loader)
     model, attention = settled(run.model, run.loader.sequence_tokens)
     scorer = HeldOutScorer(run.model, store, run.held_out, layout=layout)
@@ -114,12 +114,21 @@ def run_to_end(
             checkpoints.save(position.step, own_pieces(position.state), position.tracker.journal())
             if gang.is_leader():  # who has committed it
                 out.saved()
+        if position.step in run.keep_steps:
+            kept = checkpoints_of(run, data, kept_url(out.scratch_url, position.step))
+            kept.save(position.step, own_pieces(position.state), position.tracker.journal())
     return position
 
 
-def run_identity(run: Run, data: Data) -> str:
-    """Whose a checkpoint is: 16 hex characters over everything that decides the run's bytes."""
-    return hashlib.sha256(canonical_json({"run": identity_of(run), "data": data.model_dump()})).hexdigest()[:16]
+def checkpoints_of(run: Run, data: Data, scratch_url: str) -> CheckpointStore:
+    """The checkpoints of one run: whose they are is 16 hex characters over everything that decides its bytes."""
+    described = {**identity_of(run), "data": data.model_dump()}
+    return CheckpointStore(scratch_url, hashlib.sha256(canonical_json(described)).hexdigest()[:16], described)
+
+
+def kept_url(scratch_url: str, step: int) -> str:
+    """Where a running job has the state of a step that its artifact keeps."""
+    return f"{scratch_url.rstrip('/')}/{kept_folder(step)}"
 
 
 def _resume(run: Run, checkpoints: CheckpointStore, layout: Layout, begin: Callable[[Layout], TrainState]) -> Position:

@@ -25,8 +25,12 @@ class Growth(Protocol):
     def __call__(self, count: Array) -> Array: ...
 
 
+Placing = Callable[[Leaf, Array], Array]
+"""Says where the devices of a mesh keep an array of matrices while each matrix is worked on as a whole."""
+
+
 def make_optimizer(
-    optimizer: OptimizerConfig, schedule: ScheduleConfig, leaves: Leaves, growth: Growth | None = None
+    optimizer: OptimizerConfig, schedule: ScheduleConfig, leaves: Leaves, growth: Growth | None = None, placing: Placing | None = None
 ) -> optax.GradientTransformation:
     """The update rule of a model.
 
@@ -35,12 +39,13 @@ def make_optimizer(
             through its branches, as the schedule does.
         leaves: `parameters.declare(config)`.
         growth: of the batch, where it grows on the way.
+        placing: over a mesh, how matrices are spread for Newton-Schulz.
 
     Stacked matrices (layers, experts) are treated one by one: the matrix is the declared pair of axes.
     """
     rates = _Rates(schedule, growth)
     rules: dict[Group, optax.GradientTransformation] = {
-        "matrix": _matrix_rule(optimizer, rates, _of_group(leaves, "matrix")),
+        "matrix": _matrix_rule(optimizer, rates, _of_group(leaves, "matrix"), placing or _as_they_lie),
         "head": _head_rule(optimizer, rates, growth, _of_group(leaves, "head")),
         "adam": optax.chain(
             _adam_direction(optimizer, growth),
@@ -65,13 +70,15 @@ class _Rates:
         return rate
 
 
-def _matrix_rule(optimizer: OptimizerConfig, rates: _Rates, leaves: Leaves) -> optax.GradientTransformation:
+def _matrix_rule(optimizer: OptimizerConfig, rates: _Rates, leaves: Leaves, placing: Placing) -> optax.GradientTransformation:
     coefficients = COEFFICIENTS[optimizer.muon_ns_coefficients][: optimizer.muon_ns_steps]
     rate = rates.peaking_at(optimizer.muon_learning_rate)
 
     def turned(leaf: Leaf, momentum: Array) -> Array:
         assert leaf.matrix_axes is not None  # the leaf's own rule for this group
-        return orthogonalized(momentum, leaf.matrix_axes, coefficients, eps=optimizer.muon_eps, dtype=optimizer.muon_ns_dtype)
+        return orthogonalized(
+            placing(leaf, momentum), leaf.matrix_axes, coefficients, eps=optimizer.muon_eps, dtype=optimizer.muon_ns_dtype
+        )
 
     direction = optax.chain(
         optax.trace(optimizer.muon_momentum, nesterov=optimizer.muon_nesterov),
@@ -86,6 +93,10 @@ def _matrix_rule(optimizer: OptimizerConfig, rates: _Rates, leaves: Leaves) -> o
         optax.add_decayed_weights(optimizer.muon_weight_decay),
         optax.scale_by_learning_rate(rate),
     )
+
+
+def _as_they_lie(leaf: Leaf, array: Array) -> Array:
+    return array
 
 
 def _head_rule(optimizer: OptimizerConfig, rates: _Rates, growth: Growth | None, leaves: Leaves) -> optax.GradientTransformation:

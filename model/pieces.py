@@ -4,6 +4,7 @@ A part is named `parameters/head[0:16,8:16]`; an array that one device holds who
 itself, and a state that was saved on one mesh is restored on any other.
 """
 
+import functools
 import math
 import re
 from collections.abc import Iterable
@@ -18,6 +19,9 @@ from model.state import Tree, named_leaves
 
 Box = tuple[tuple[int, int], ...]
 """Start and stop along every axis."""
+
+Parts = list[tuple[Box | None, NDArray[Any]]]
+"""Pieces of one array; None is all of it."""
 
 _NAME = re.compile(r"(?P<name>[^\[]+)(?:\[(?P<box>[\d:,]*)\])?")
 
@@ -58,35 +62,45 @@ def assembled(where: str, pieces: Arrays, like: Tree) -> Tree:
     Raises:
         ArraysMismatchError: an array is missing or extra, or of another dtype or shape. Nothing is filled in.
     """
-    by_name: dict[str, list[tuple[Box | None, NDArray[Any]]]] = {}
+    by_name, wanted = _checked(where, pieces, like), named_leaves(like)
+    arrays = [
+        jax.make_array_from_callback(tuple(leaf.shape), leaf.sharding, functools.partial(_filled, leaf, by_name[name]))
+        for name, leaf in wanted.items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(like), arrays)
+
+
+def whole_arrays(where: str, pieces: Arrays, like: Tree) -> dict[str, NDArray[Any]]:
+    """The whole arrays of a tree on this host, by name, from all pieces of them; raises as `assembled` does."""
+    by_name = _checked(where, pieces, like)
+    return {name: _filled(leaf, by_name[name], None) for name, leaf in named_leaves(like).items()}
+
+
+def _checked(where: str, pieces: Arrays, like: Tree) -> dict[str, Parts]:
+    by_name: dict[str, Parts] = {}
     for key, piece in pieces.items():
         name, box = _parsed(key)
         by_name.setdefault(name, []).append((box, piece))
     wanted = named_leaves(like)
     found = {name: _stand_in(parts, wanted.get(name)) for name, parts in by_name.items()}
     check_same_arrays(where, found, {name: (tuple(leaf.shape), np.dtype(leaf.dtype)) for name, leaf in wanted.items()})
-    paths, structure = jax.tree_util.tree_flatten_with_path(like)
-    arrays = [_laid_out(leaf, by_name[name]) for (name, leaf), _ in zip(wanted.items(), paths, strict=True)]
-    return jax.tree_util.tree_unflatten(structure, arrays)
+    return by_name
 
 
-def _laid_out(leaf: Any, parts: list[tuple[Box | None, NDArray[Any]]]) -> jax.Array:
+def _filled(leaf: Any, parts: Parts, index: tuple[slice, ...] | None) -> NDArray[Any]:
+    """A part of an array, copied: a step donates its state, and a donated buffer must not be the reader's memory."""
     shape = tuple(leaf.shape)
-
-    def part(index: tuple[slice, ...] | None) -> NDArray[Any]:
-        wanted = _box(index, shape)
-        out = np.empty([stop - start for start, stop in wanted], leaf.dtype)
-        for box, piece in parts:
-            here = box or tuple((0, size) for size in shape)
-            common = _common(here, wanted)
-            if common is not None:
-                out[_inside(common, wanted)] = piece[_inside(common, here)]
-        return out
-
-    return jax.make_array_from_callback(shape, leaf.sharding, part)
+    wanted = _box(index, shape)
+    out = np.empty([stop - start for start, stop in wanted], leaf.dtype)
+    for box, piece in parts:
+        here = _box(None, shape) if box is None else box
+        common = _common(here, wanted)
+        if common is not None:
+            out[_inside(common, wanted)] = piece[_inside(common, here)]
+    return out
 
 
-def _stand_in(parts: list[tuple[Box | None, NDArray[Any]]], leaf: Any) -> NDArray[Any]:
+def _stand_in(parts: Parts, leaf: Any) -> NDArray[Any]:
     """An array of the shape that the parts have together, as far as they were read; an empty one where something needed is missing."""
     whole, first = parts[0]
     if whole is None or leaf is None:

@@ -77,7 +77,7 @@ class PredictionStats(Stats):
     extrapolation: float
 
 
-@program(version="3")
+@program(version="4")
 def predict(config: PredictionConfig, scaling_law: Artifact, out: Writer) -> PredictionStats:
     """Predict the run that `config.run` declares, from a ladder's law.
 

@@ -28,7 +28,7 @@ class ReleaseStats(Stats):
     macro_bits_per_byte: float | None  # of the released checkpoint; None without held-out text
 
 
-@program(version="4")
+@program(version="5")
 def release(
     config: ReleaseConfig,
     checkpoint: Artifact,

@@ -30,7 +30,7 @@ class RouterStats(NamedTuple):
 def route(
     x: Array, router: Array, router_bias: Array, config: ModelConfig, is_token: Array, *, axes: Axes
 ) -> tuple[Array, Array, RouterStats]:
-    """Choose each token's top experts by biased score; weigh them by the sigmoid of the unbiased one, renormalised.
+    """Choose each token's top experts by biased score; weigh them by the affinity of the unbiased one, renormalised.
 
     Args:
         x: [T, width]. router: [width, E]. router_bias: [E], without gradient.
@@ -45,7 +45,7 @@ def route(
     scores = (x.astype(operand) @ router.astype(operand)).astype(jnp.float32)
     biased = jax.lax.stop_gradient(scores + router_bias)
     experts = jax.lax.top_k(biased, config.experts_per_token)[1]
-    affinity = jax.nn.sigmoid(jnp.take_along_axis(scores, experts, axis=-1))
+    affinity = _affinity(scores, experts, config)
     whole = jnp.sum(affinity, axis=-1, keepdims=True) if config.router_renormalize else 1.0
     combine = config.router_combine_scale * affinity / whole
 
@@ -57,3 +57,10 @@ def route(
     else:
         next_bias = router_bias
     return experts, combine, RouterStats(load, next_bias, entropy, jnp.zeros((), jnp.float32))
+
+
+def _affinity(scores: Array, experts: Array, config: ModelConfig) -> Array:
+    """How well a token fits each of its experts [T, K], between 0 and 1."""
+    if config.router_affinity == "softmax":
+        return jnp.take_along_axis(jax.nn.softmax(scores, axis=-1), experts, axis=-1)
+    return jax.nn.sigmoid(jnp.take_along_axis(scores, experts, axis=-1))

@@ -59,6 +59,7 @@ class Run(ProgramConfig):
     end_step: int
     log_every_steps: int
     eval_every_steps: int | None
+    keep_steps: tuple[int, ...] = ()
     origin: Origin | None = None
 
     @property
@@ -96,6 +97,7 @@ class RunState(BaseModel):
     flops: float
     flops_conventions: dict[str, Any]
     data: Data
+    tokenizer: str | None = None  # digest: what the tokens of its data mean; None in runs that did not say
 
 
 class FinishedRun(BaseModel):
@@ -119,6 +121,7 @@ def resolve(config: TrainConfig) -> Run:
         end_step=config.end_step,
         log_every_steps=config.log_every_steps,
         eval_every_steps=config.eval_every_steps,
+        keep_steps=config.keep_steps,
     )
 
 
@@ -126,18 +129,39 @@ def data_of(store: Artifact, mixture: Artifact) -> Data:
     return Data(store=store.digest, mixture=mixture.digest)
 
 
-def read_run(checkpoint: Artifact) -> FinishedRun:
-    """Read a train or branch artifact's description."""
-    return FinishedRun(run=Run.model_validate(checkpoint.read_json(CONFIG)), state=RunState.model_validate(checkpoint.read_json(STATE)))
+def read_run(checkpoint: Artifact, step: int | None = None) -> FinishedRun:
+    """Read a train or branch artifact's description.
+
+    Args:
+        step: as it stood after so many updates; None: after its last one.
+
+    Raises:
+        ValueError: no state of that step was kept.
+    """
+    run, state = Run.model_validate(checkpoint.read_json(CONFIG)), RunState.model_validate(checkpoint.read_json(STATE))
+    if step is None or step == state.step:
+        return FinishedRun(run=run, state=state)
+    if step not in run.keep_steps:
+        kept = ", ".join(map(str, [*run.keep_steps, state.step]))
+        raise ValueError(
+            f"parent_step = {step}: {checkpoint.url} has its state after {kept} updates alone; choose one, or train with keep_steps"
+        )
+    return FinishedRun(run=run, state=RunState.model_validate(checkpoint.read_json(f"{kept_folder(step)}/state.json")))
+
+
+def kept_folder(step: int) -> str:
+    """Where an artifact has the state after `step` updates, if it kept it beside the final one."""
+    return f"kept/step-{step:09d}"
 
 
 def differences(expected: BaseModel, found: BaseModel) -> list[str]:
     """Identity-bearing fields in which two configs differ, as `path: expected -> found`."""
-    return list(_differences("", identity_of(expected), identity_of(found)))
+    return field_differences(identity_of(expected), identity_of(found))
 
 
-def _differences(path: str, expected: Any, found: Any) -> list[str]:
+def field_differences(expected: Any, found: Any, path: str = "") -> list[str]:
+    """The same for plain JSON values."""
     if isinstance(expected, dict) and isinstance(found, dict):
         names = sorted({*expected, *found})
-        return [row for name in names for row in _differences(f"{path}.{name}" if path else name, expected.get(name), found.get(name))]
+        return [row for name in names for row in field_differences(expected.get(name), found.get(name), f"{path}.{name}" if path else name)]
     return [] if expected == found else [f"{path}: {expected!r} -> {found!r}"]

@@ -75,7 +75,8 @@ def make_step(run: Run, layout: Layout | None = None) -> Step:
         layout: where state and batch lie; None on one device.
     """
     leaves = declare(run.model)
-    optimizer = make_optimizer(run.optimizer, run.schedule, leaves, growth_of(run))
+    placing = None if layout is None or layout.is_alone else layout.whole_matrices
+    optimizer = make_optimizer(run.optimizer, run.schedule, leaves, growth_of(run), placing)
 
     def step(state: TrainState, batch: Batch[Array]) -> tuple[TrainState, StepMeasures]:
         gradient, sums = mean_gradient(state.parameters, state.router_bias, run.model, batch, layout)

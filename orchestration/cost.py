@@ -28,7 +28,7 @@ def training_flops(resolved: Resolved) -> float | None:
         return run.flops_after(run.end_step)
     parent = resolved.inputs.get("parent")
     if isinstance(config, BranchConfig) and isinstance(parent, Artifact):
-        return _branch_flops(config, read_run(parent))
+        return _branch_flops(config, read_run(parent, config.parent_step))
     return None
 
 

@@ -117,9 +117,10 @@ def _moe(u: Floats, weights: Any, bias: Floats, config: ModelConfig, is_token: A
     for t in range(tokens):
         scores = u[t] @ weights["router"]
         chosen = np.argsort(-(scores + bias), kind="stable")[: config.experts_per_token]
-        share = _sigmoid(scores[chosen]) * config.router_combine_scale
+        affinity = _sigmoid(scores) if config.router_affinity == "sigmoid" else np.exp(scores) / np.exp(scores).sum()
+        share = affinity[chosen] * config.router_combine_scale
         if config.router_renormalize:
-            share = share / _sigmoid(scores[chosen]).sum()
+            share = share / affinity[chosen].sum()
         r = u[t]
         if config.latent_width:
             r = r @ weights["latent_down"]

@@ -1,5 +1,7 @@
 """A branch goes on where its parent stood, under other settings."""
 
+import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -10,16 +12,17 @@ import pytest
 from infra.artifacts.artifact import Artifact
 from model.branch import branch, branched
 from model.config import BranchConfig, ScheduleConfig
-from model.finish import read_model, read_state
+from model.finish import MODEL, OPTIMIZER, read_model, read_state
 from model.layout import one_device
 from model.loader import MixtureLoader
 from model.parameters import Params
-from model.run import read_run, resolve
+from model.run import Origin, read_run, resolve
 from model.schedule import learning_rate
 from model.state import TrainState, same
 from model.step import make_step, start_state, to_device
 from model.tracker import read_rows
 from model.train import train
+from ops.cache import LEDGER
 from tests.builders import run_program
 from tests.model.cells import finished_run, tiny_config
 
@@ -93,6 +96,36 @@ def copied(state: TrainState) -> TrainState:
 
 def equal(left: Params, right: Params) -> bool:
     return all(same(a, b) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
+
+
+def test_a_branch_leaves_a_step_that_its_parent_kept_as_if_the_parent_had_ended_there(data: dict[str, Artifact], tmp_path: Path) -> None:
+    config = tiny_config(eval_every_steps=None, stop_after_steps=6)
+    keeping = run_program(train, config.model_copy(update={"keep_steps": (3,)}), tmp_path / "keeping", **data)
+    ended = run_program(train, config.model_copy(update={"stop_after_steps": 3}), tmp_path / "ended", **data)
+    left = BranchConfig(cooldown_steps=2, eval_every_steps=None)
+    at_three = run_program(branch, left.model_copy(update={"parent_step": 3}), tmp_path / "at three", parent=keeping, **data)
+    after = run_program(branch, left, tmp_path / "after", parent=ended, **data)
+    for name in (MODEL, OPTIMIZER, "metrics.jsonl"):
+        assert content(at_three, name) == content(after, name)
+    assert read_run(at_three).run.origin == Origin(parent=keeping.digest, step=3, tokens=3 * 128, flops=read_run(ended).state.flops)
+    with pytest.raises(ValueError, match=r"parent_step = 4: .* has its state after 3, 6 updates alone"):
+        run_program(branch, left.model_copy(update={"parent_step": 4}), tmp_path / "never", parent=keeping, **data)
+
+
+def content(artifact: Artifact, name: str) -> bytes:
+    with artifact.open(name) as stream:
+        return stream.read()
+
+
+def test_a_store_of_another_tokenizer_is_refused_before_anything_is_compiled(
+    parent: Artifact, data: dict[str, Artifact], tmp_path: Path
+) -> None:
+    ledger = data["store"].read_json(LEDGER) | {"tokenizer_digest": "u" * 64}
+    shutil.copytree(data["store"].url, tmp_path / "store")
+    store = Artifact.open_at(str(tmp_path / "store"))
+    (Path(store.url) / store.manifest.directory / LEDGER).write_text(json.dumps(ledger))
+    with pytest.raises(ValueError, match=r"store: .* was cut by tokenizer uuuuuuuuuuuu, the parent learnt from tttttttttttt"):
+        run_program(branch, CONFIG, tmp_path / "branch", parent=parent, store=store, mixture=data["mixture"])
 
 
 def test_an_equal_branch_gives_equal_bytes(cooled: Artifact, parent: Artifact, data: dict[str, Artifact], tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_padding_takes_no_room() -> None:
 
 
 def test_a_whole_model_with_capacity_equals_the_numpy_reference() -> None:
-    config = variant(capacity_factor=0.75, capacity_shards=2, latent_width=12, kernels=CHEAP)
+    config = variant(capacity_factor=0.75, capacity_shards=2, latent_width=12, router_affinity="softmax", kernels=CHEAP)
     params, router_bias, batch = weights(config), bias(config), packed(config, rows=1)
     ours = hidden_states(params, router_bias, config, batch.tokens, batch.segment_ids)
     theirs = reference.hidden_states(params, np.asarray(router_bias), config, np.asarray(batch.tokens), np.asarray(batch.segment_ids))

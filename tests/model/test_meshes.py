@@ -1,10 +1,7 @@
 """The same mathematics on eight devices as on one: every mesh, experts that tokens travel to, and runs that change their mesh."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +9,11 @@ import pytest
 
 from infra.artifacts.artifact import Artifact
 from model.tracker import read_rows
+from tests.model.devices import on_devices
 from tests.model.meshes import cases
 
 LOSS = 2e-6
 """Float32 sums in another order, on a loss of about four nats."""
-
-
-def on_devices(count: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A module of the tests in a process with so many devices."""
-    flags = f"--xla_force_host_platform_device_count={count} --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}  # compiling is nearly all of the time
-    return subprocess.run([sys.executable, "-m", *arguments], env=environment, capture_output=True, text=True, check=False, timeout=280)
 
 
 @pytest.fixture(scope="module")

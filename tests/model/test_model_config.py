@@ -2,10 +2,15 @@
 
 from typing import Any
 
+import jax
 import pytest
 from pydantic import ValidationError
 
+from infra.artifacts.config import identity_of
 from model.config import LoaderConfig, OptimizerConfig, ScheduleConfig, TrainConfig
+from model.layout import check_leaf
+from model.mesh_config import MeshConfig
+from model.parameters import declare
 from model.presets import demo_model, tiny_model
 from tests.model.learner import variant
 
@@ -52,6 +57,50 @@ def test_an_impossible_schedule_is_refused(fields: dict[str, Any], sentence: str
 def test_a_window_larger_than_the_sequence_is_refused() -> None:
     with pytest.raises(ValidationError, match="window_tokens = 8 is larger than sequence_tokens = 4"):
         TrainConfig(model=tiny_model(), schedule=ScheduleConfig(schedule_steps=10), loader=LoaderConfig(sequence_tokens=4))
+
+
+@pytest.mark.parametrize(
+    ("mesh", "changes", "sentence"),
+    [
+        ({"expert": 3}, {}, r"mesh\.expert = 3 doesn't divide experts = 4"),
+        ({"data": 3}, {}, "batch_sequences = 8 can't be split over .*: choose a multiple of 3"),
+        ({"replica": 2, "data": 2, "expert": 4}, {}, "batch_sequences = 8 can't be split over .*: choose a multiple of 16"),
+        ({"model": 3}, {}, r"mesh\.model = 3 doesn't divide heads = 4"),
+        ({"expert": 2}, {"capacity_factor": 1.0}, "capacity_shards = 1 must be a multiple of the 2 devices .* set it to 2"),
+        ({"tensor": 2}, {}, r"tensor\n  Extra inputs are not permitted"),
+    ],
+)
+def test_a_mesh_that_model_or_batch_cant_be_split_over_is_refused(mesh: dict[str, Any], changes: dict[str, Any], sentence: str) -> None:
+    loader = LoaderConfig(batch_sequences=8, sequence_tokens=16)
+    with pytest.raises(ValidationError, match=sentence):
+        TrainConfig(model=variant(**changes), schedule=ScheduleConfig(schedule_steps=10), loader=loader, mesh=mesh)
+
+
+def test_a_mesh_takes_the_devices_it_finds_along_its_data_axis_or_says_that_they_dont_fit() -> None:
+    assert MeshConfig(expert=2).on(8).data == 4
+    with pytest.raises(ValueError, match=r"1 x \? x 3 x 1 can't be laid over the 8 devices"):
+        MeshConfig(expert=3).on(8)
+    with pytest.raises(ValueError, match="1 x 4 x 1 x 1 can't be laid over the 2 devices"):
+        MeshConfig(data=4).on(2)
+
+
+def test_parameters_that_dont_divide_along_the_data_axis_are_refused_by_name() -> None:
+    for leaf in jax.tree.leaves(declare(tiny_model())):
+        check_leaf(leaf, MeshConfig(data=4))
+    with pytest.raises(ValueError, match=r"mesh\.data = 5 doesn't divide 32, an axis of embedding \[64, 32\]"):
+        check_leaf(declare(tiny_model())["embedding"], MeshConfig(data=5))
+
+
+def test_where_the_work_is_done_is_no_part_of_what_a_run_is() -> None:
+    spread = TrainConfig(model=tiny_model(), schedule=ScheduleConfig(schedule_steps=10), mesh=MeshConfig(expert=2))
+    assert identity_of(spread) == identity_of(spread.model_copy(update={"mesh": MeshConfig()}))
+    assert "mesh" not in identity_of(spread)
+
+
+@pytest.mark.parametrize("steps", [(0,), (4, 3), (3, 3), (10,)])
+def test_steps_that_a_run_cant_keep_are_refused(steps: tuple[int, ...]) -> None:
+    with pytest.raises(ValidationError, match="must ascend and lie between the first update and the last, 10"):
+        TrainConfig(model=tiny_model(), schedule=ScheduleConfig(schedule_steps=10), keep_steps=steps)
 
 
 def test_a_decay_on_a_sphere_is_refused() -> None:

@@ -29,6 +29,17 @@ def test_combine_weights_sum_to_the_scale_and_ignore_the_bias() -> None:
     np.testing.assert_allclose(forced, 2.5 * affinity / affinity.sum(1, keepdims=True), rtol=1e-5)  # the score decides the weight
 
 
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_softmax_weighs_experts_against_all_experts_of_their_token(renormalize: bool) -> None:
+    config = narrow(router_affinity="softmax", router_renormalize=renormalize)
+    x, weights, bias = layer_of(config)
+    experts, combine, _ = route(x, weights["router"], bias, config, jnp.ones(x.shape[0], bool), axes=())
+    exponents = np.exp(np.asarray(x @ weights["router"], np.float64))
+    chosen = np.take_along_axis(exponents / exponents.sum(axis=1, keepdims=True), np.asarray(experts), axis=1)
+    whole = chosen.sum(axis=1, keepdims=True) if renormalize else 1.0
+    np.testing.assert_allclose(combine, config.router_combine_scale * chosen / whole, rtol=1e-5)
+
+
 def test_the_router_bias_has_no_gradient() -> None:
     config = narrow()
     x, weights, bias = layer_of(config)

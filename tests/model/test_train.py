@@ -140,7 +140,7 @@ def _wait_for_checkpoint(folder: Path, process: "subprocess.Popen[bytes]") -> No
 def test_checkpoints_of_another_config_are_refused(data: dict[str, Artifact], tmp_path: Path) -> None:
     with pytest.raises(Killed):
         train(CONFIG, **data, out=mortal(tmp_path, "first", 4))
-    with pytest.raises(CheckpointMismatchError, match="give this run a scratch directory of its own"):
+    with pytest.raises(CheckpointMismatchError, match=r"seed: 0 -> 1; give this run a scratch directory of its own"):
         run_program(train, CONFIG.model_copy(update={"seed": 1}), tmp_path, **data)
 
 

@@ -1,0 +1,54 @@
+"""Parts of arrays: named by their place, put together whatever cut them, refused where one is missing."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import SingleDeviceSharding
+
+from model.arrays import ArraysMismatchError
+from model.pieces import assembled, overlaps, own_pieces, whole_arrays
+
+WHOLE = np.arange(24, dtype=np.float32).reshape(4, 6)
+QUARTERS = {
+    "head[0:2,0:3]": WHOLE[:2, :3],
+    "head[2:4,0:3]": WHOLE[2:, :3],
+    "head[0:2,3:6]": WHOLE[:2, 3:],
+    "head[2:4,3:6]": WHOLE[2:, 3:],
+}
+LIKE = {"head": jax.ShapeDtypeStruct((4, 6), jnp.float32, sharding=SingleDeviceSharding(jax.local_devices()[0]))}
+
+
+def test_what_one_device_holds_whole_bears_its_name_alone_and_comes_back() -> None:
+    pieces = own_pieces({"head": jnp.asarray(WHOLE)})
+    assert list(pieces) == ["head"]
+    np.testing.assert_array_equal(assembled("here", pieces, LIKE)["head"], WHOLE)
+
+
+def test_parts_are_put_together_by_the_place_in_their_names() -> None:
+    np.testing.assert_array_equal(assembled("here", QUARTERS, LIKE)["head"], WHOLE)
+    np.testing.assert_array_equal(whole_arrays("here", QUARTERS, LIKE)["head"], WHOLE)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        {name: piece for name, piece in QUARTERS.items() if name != "head[2:4,0:3]"},
+        {**QUARTERS, "head[4:6,0:3]": WHOLE[:2, :3]},
+        {f"{name[:-1]},0:1]": piece[..., None] for name, piece in QUARTERS.items()},
+        {name: piece.astype(np.float64) for name, piece in QUARTERS.items()},
+        {},
+        {**QUARTERS, "tail": WHOLE},
+    ],
+    ids=["a part is missing", "a larger array", "another rank", "another dtype", "nothing", "another array"],
+)
+def test_parts_of_another_array_or_not_all_of_them_are_refused(pieces: dict[str, np.ndarray]) -> None:
+    with pytest.raises(ArraysMismatchError, match="here doesn't hold this model's arrays"):
+        assembled("here", pieces, LIKE)
+
+
+def test_a_file_is_needed_if_a_part_in_it_is_or_if_nobody_knows_it() -> None:
+    assert overlaps(["head[0:2,0:3]"], LIKE)
+    assert overlaps(["unknown[0:1]"], LIKE)
+    assert not overlaps(["head[4:8,0:6]"], LIKE)
+    assert not overlaps([], LIKE)
