@@ -314,6 +314,17 @@ class ExactDedupConfig(ProgramConfig):
     execution: Execution = execution_only(Execution())
 
 
+class ParagraphDedupConfig(ProgramConfig):
+    """Which paragraphs count as the same, and when removal is alarming."""
+
+    unit: Literal["line", "block"] = "line"  # blocks are parted by blank lines
+    min_chars: int = Field(100, ge=1)  # between the outer white space; above the width to which texts are wrapped
+    alarm_share: float = Field(0.3, gt=0, le=1)  # a source that loses more of its bytes is named in the stats' alarms
+    strict: bool = False  # an alarm fails the program
+    samples: int = Field(20, ge=0)  # marked paragraphs per source, written for people to read
+    execution: Execution = execution_only(Execution())
+
+
 class FuzzyDedupConfig(ProgramConfig):
     """When a proposed pair counts as near-duplicates, how far the search goes, and when removal is alarming."""
 
