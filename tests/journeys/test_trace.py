@@ -69,10 +69,8 @@ def test_people_get_one_sentence_when_there_is_nothing_to_trace(finished_lab: La
 
 
 def test_the_trail_is_printed_for_people(finished_lab: Lab):
-    normalized = artifact(finished_lab, "normalized", "texts")
-    [name] = shard_names(normalized)
-    url = read_table(normalized, name, ["source_id"])["source_id"][0].as_py()
-    shown = finished_lab.run("seaway", "trace", "url", url).stdout
+    one = traced(finished_lab, "step", "3")[0]
+    shown = finished_lab.run("seaway", "trace", "document", one["id"]).stdout
     print(shown)
-    for part in ("document", "normalized[texts]", "payload", "of files-00000.parquet in raw[texts]", "outcome", "ladder[w16]", "hero"):
+    for part in ("document", "normalized[", "raw[", "outcome", "store", "ladder[w16]", "hero", "step 3 row"):
         assert part in shown, shown
