@@ -178,6 +178,16 @@ def run_case(case: str, folder: Path, directory: Path, workers: int, memory_mib:
         from ops.label.language import label_language
 
         return run_program(label_language, LanguageConfig(execution=execution), directory, normalized=source(folder, given)).digest
+    if stage == "minhash":
+        from ops.config import MinhashConfig
+        from ops.dedup.minhash import minhash
+
+        return run_program(minhash, MinhashConfig(execution=execution), directory, normalized=source(folder, given)).digest
+    if stage == "quality":
+        from ops.config import QualityConfig
+        from ops.label.quality import score_quality
+
+        return run_program(score_quality, QualityConfig(execution=execution), directory, normalized=source(folder, given)).digest
     if stage == "tokens":
         from ops.config import TokenizeConfig
         from ops.tokens import tokenize

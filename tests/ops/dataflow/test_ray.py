@@ -11,14 +11,19 @@ from typing import Any
 
 import pytest
 
-from infra.artifacts.artifact import Artifact
+from infra.artifacts.store import ArtifactStore
 from infra.artifacts.writer import Writer
+from infra.dispatch.budgets import Budgets
+from infra.dispatch.dispatcher import Dispatcher
+from infra.dispatch.engines.ray.backend import RayBackend
 from infra.dispatch.engines.ray.jobs_api import JobsApi
+from infra.dispatch.job import Resources
 from ops.config import ExactDedupConfig, Execution
 from ops.dataflow.errors import PoisonedShardsError
 from ops.dedup.exact import exact_duplicates
 from tests.builders import run_program
 from tests.infra.dispatch import ray_cluster
+from tests.infra.dispatch.builders import job_of
 from tests.infra.dispatch.ray_cluster import RayCluster
 from tests.ops.dataflow.stages import Gate, MeasureTexts, SumGroups, begun, input_of, measure_all, rows_table, sum_all
 from tests.ops.normalized import normalized
@@ -88,15 +93,16 @@ def jobs(cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield Jobs(cluster, tmp_path)
 
 
-def exact(directory: Path, sources: dict[str, Artifact], execution: Execution) -> Artifact:
-    return run_program(exact_duplicates, ExactDedupConfig(execution=execution), directory, normalized=sources)
-
-
-def test_a_stage_of_two_shuffles_gives_the_bytes_and_stats_of_the_embedded_engine(tmp_path: Path, jobs: Jobs) -> None:
-    texts = {name: [f"Der Hafen liegt still, {n}." for n in range(start, start + 60)] for name, start in (("a", 0), ("b", 30), ("c", 45))}
-    sources = {name: normalized(tmp_path / name, rows, held_out=rows[-3:], shards=2) for name, rows in texts.items()}
-    here = exact(tmp_path / "here", sources, EMBEDDED)
-    there = jobs.call(exact, tmp_path / "there", sources, DISTRIBUTED)
+def test_a_job_of_two_shuffles_spreads_over_its_cluster_and_gives_the_bytes_of_this_machine(tmp_path: Path, jobs: Jobs) -> None:
+    store, recipe = ArtifactStore(str(tmp_path / "store")), "0" * 16
+    texts = {name: [f"{n}" for n in range(start, start + 60)] for name, start in (("a", 0), ("b", 30), ("c", 45))}
+    sources = {
+        name: normalized(tmp_path / f"store/normalized/{name}/{recipe}", rows, held_out=rows[-3:], shards=2) for name, rows in texts.items()
+    }
+    resources = Resources(device="cpu", memory_bytes=1 << 30)
+    job = job_of(store, exact_duplicates, ExactDedupConfig(execution=DISTRIBUTED), inputs={"normalized": sources}, resources=resources)
+    there = Dispatcher(store, RayBackend(jobs.cluster.config()), Budgets(infrastructure=0)).run(job).artifact
+    here = run_program(exact_duplicates, ExactDedupConfig(execution=EMBEDDED), tmp_path / "here", normalized=sources)
     assert there.digest == here.digest
     assert there.stats == here.stats
 
