@@ -16,6 +16,7 @@ EVERYTHING = variant(
     kernels=CHEAP, norm_gate_rank=4, attention_gate=True, partial_key_offset=True, convolution_taps=3, latent_width=12, layers=4
 )
 PLAIN = variant(kernels=CHEAP)
+BLOCKED = variant(kernels={"moe_backend": "blocked", "moe_block_rows": 16, "attention_backend": "plain"})
 PROMPTS = [[5, 9, 2], [7], list(range(3, 40)), [11, 4, 4, 60, 2, 8]]
 
 
@@ -66,7 +67,7 @@ def alone(config: ModelConfig, prompt: list[int], new: int, temperature: float =
     return sample(weights(config), bias(config), config, prompt, new, temperature=temperature, seed=seed, end_id=-1)
 
 
-@pytest.mark.parametrize("config", [PLAIN, EVERYTHING], ids=["plain", "everything"])
+@pytest.mark.parametrize("config", [BLOCKED, EVERYTHING], ids=["blocked", "everything"])
 def test_texts_that_join_and_leave_at_any_time_become_what_the_generator_makes_of_each(config: ModelConfig) -> None:
     hall = Hall(config)
     hall.join(0, PROMPTS[0])
