@@ -14,6 +14,7 @@ STYLE = """
   }
 }
 * { box-sizing: border-box; }
+h2, .sample > header span { min-width: 0; overflow-wrap: anywhere; }
 body { margin: 0 auto; max-width: 1180px; padding: 32px 24px 80px; background: var(--ground); color: var(--ink);
   font: 15px/1.5 system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
 h1 { font-size: 26px; margin: 0 0 4px; letter-spacing: -0.01em; }
