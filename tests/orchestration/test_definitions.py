@@ -14,7 +14,7 @@ from orchestration.jobs import DATA, EVALUATE, TRAIN
 LINEAGE = {
     "raw", "extracted", "normalized", "language", "quality", "evaluation_ngrams", "contamination", "minhash", "exact_duplicates",
     "fuzzy_duplicates", "tokenizer", "tokens", "store", "attrition", "mixture", "baselines", "ladder", "scaling_law", "prediction", "hero",
-    "cooldown", "evaluation", "release",
+    "cooldown", "evaluation", "perplexity", "perplexity_gap", "release",
 }  # fmt: skip
 
 PROBE = """

@@ -20,7 +20,7 @@ from model.eval.tasks.requests import Continuation
 from model.parameters import Params, head_of
 from model.transformer import forward
 
-SMALLEST_BUCKET = 32  # tokens; below it the head and the overhead of a call outweigh what filling costs
+SMALLEST_BUCKET = 64  # tokens; each shape below it would cost a compilation, and save little of a step
 Heard = Callable[[int, int], None]
 """Told how many of how many sequences are scored."""
 

@@ -130,5 +130,5 @@ def test_buckets_cover_every_size_and_waste_at_most_half() -> None:
     for size in range(1, 3000):
         bucket = bucket_of(size)
         assert bucket >= size
-        assert bucket <= max(32, size * 3 // 2)
+        assert bucket <= max(64, size * 3 // 2)
     assert {bucket_of(size, 96) for size in range(65, 97)} == {96}
