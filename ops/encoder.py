@@ -6,14 +6,16 @@ Python strings. Any other tokenizer is the library's.
 """
 
 import json
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
+from ops.config import TokenizeConfig
 from ops.hashing.byte_pairs import encode_column, fill_pairs
 from ops.hashing.columns import TextColumn
 from ops.hashing.pieces import LETTER, LINE_END, NUMBER, SPACE
@@ -22,28 +24,37 @@ from ops.windows import windows
 
 CODE_POINTS = 0x110000
 CACHE_SLOTS = 1 << 16  # of 32 bytes: 2 MB, a core's second-level cache; a megabyte of English has 25,000 different pieces
-WINDOW_CHARS = 32_768
 
 Ids = NDArray[np.int32]
+
+
+class Encoded(NamedTuple):
+    """All rows' ids one behind the other, and [rows + 1] offsets into them.
+
+    `unsafe_cuts` are places where a text had to be cut inside a piece; ids there may differ from those of the whole text.
+    """
+
+    ids: Ids
+    ends: NDArray[np.int64]
+    unsafe_cuts: int
 
 
 class Encoder(Protocol):
     """Turns texts into ids without specials; `<|endoftext|>` in a text is text."""
 
-    def encode(self, texts: pa.Array) -> tuple[Ids, NDArray[np.int64]]:
-        """All rows' ids one behind the other, and [rows + 1] offsets into them."""
+    def encode(self, texts: pa.Array) -> Encoded: ...
 
 
 class UnknownTokenizerError(ValueError):
     """The kernel does not know this kind of tokenizer; the text says what is different."""
 
 
-def encoder_of(tokenizer_json: str) -> Encoder:
+def encoder_of(tokenizer_json: str, config: TokenizeConfig) -> Encoder:
     """The fastest encoder that gives this tokenizer's ids."""
     try:
         return KernelEncoder(tokenizer_json)
     except UnknownTokenizerError:
-        return LibraryEncoder(tokenizer_json)
+        return LibraryEncoder(tokenizer_json, config)
 
 
 class KernelEncoder:
@@ -66,7 +77,7 @@ class KernelEncoder:
         fill_pairs(left, right, merged, self._pairs)
         self._cache = np.zeros((CACHE_SLOTS, 4), np.uint64)
 
-    def encode(self, texts: pa.Array) -> tuple[Ids, NDArray[np.int64]]:
+    def encode(self, texts: pa.Array) -> Encoded:
         column = TextColumn.of(texts)
         ids = np.empty(int(column.offsets[-1] - column.offsets[0]), np.int32)
         ends = np.empty(column.rows + 1, np.int64)
@@ -80,25 +91,43 @@ class KernelEncoder:
             ids,
             ends,
         )
-        return ids[: ends[-1]], ends
+        return Encoded(ids[: ends[-1]], ends, 0)
 
 
 class LibraryEncoder:
     """Hugging Face tokenizers, in windows that end where no piece does: its cost in a long text is otherwise quadratic."""
 
-    def __init__(self, tokenizer_json: str) -> None:
+    def __init__(self, tokenizer_json: str, config: TokenizeConfig) -> None:
+        self._config = config
         self._tokenizer = Tokenizer.from_str(tokenizer_json)
         self._tokenizer.encode_special_tokens = True
 
-    def encode(self, texts: pa.Array) -> tuple[Ids, NDArray[np.int64]]:
-        parts = [self._ids_of(text) for text in texts.to_pylist()]
-        ends = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-        return np.concatenate([np.empty(0, np.int32), *parts]), ends
+    def encode(self, texts: pa.Array) -> Encoded:
+        """The same for every `batch_chars` and number of threads."""
+        rows = texts.to_pylist()
+        parts: list[Ids] = [np.empty(0, np.int32)]
+        lengths, unsafe = np.zeros(len(rows), np.int64), 0
+        for batch in self._batches(rows):
+            encodings = self._tokenizer.encode_batch_fast([window for _, window, _ in batch], add_special_tokens=False)
+            for (row, _, safe), encoding in zip(batch, encodings, strict=True):
+                parts.append(np.array(encoding.ids, np.int32))
+                lengths[row] += len(parts[-1])
+                unsafe += not safe
+        return Encoded(np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths)]), unsafe)
 
-    def _ids_of(self, text: str) -> Ids:
-        batch = [window for window, _ in windows(text, WINDOW_CHARS)]
-        encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-        return np.concatenate([np.array(encoding.ids, np.int32) for encoding in encodings])
+    def _batches(self, texts: list[str]) -> Iterator[list[tuple[int, str, bool]]]:
+        """Windows with their rows, of at most `batch_chars` characters and one window more."""
+        batch: list[tuple[int, str, bool]] = []
+        chars = 0
+        for row, text in enumerate(texts):
+            for window, safe in windows(text, self._config.window_chars):
+                batch.append((row, window, safe))
+                chars += len(window)
+                if chars >= self._config.batch_chars:
+                    yield batch
+                    batch, chars = [], 0
+        if batch:
+            yield batch
 
 
 def byte_characters() -> list[str]:

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from tokenizers import Tokenizer
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
@@ -18,8 +17,8 @@ from ops.attributes import map_attributes
 from ops.config import TokenizeConfig
 from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
-from ops.tokenizer import END_OF_TEXT_ID, load_token_bytes, load_tokenizer
-from ops.windows import windows
+from ops.encoder import Encoded, Encoder, encoder_of
+from ops.tokenizer import END_OF_TEXT_ID, load_token_bytes
 
 TOKENS = pa.schema([("id", pa.string()), ("input_ids", pa.list_(pa.int32())), ("bytes", pa.int64())])
 ROWS = 512  # documents per record batch: a batch of long ones (2 MB each) still fits a worker
@@ -43,7 +42,7 @@ class LossyTokenizerError(ValueError):
     """A document's tokens do not stand for all of its bytes."""
 
 
-@program(version="1")
+@program(version="2")
 def tokenize(config: TokenizeConfig, normalized: Artifact, tokenizer: Artifact, out: Writer) -> TokenizeStats:
     """Encode every document, without specials: the store adds the end of text.
 
@@ -53,7 +52,8 @@ def tokenize(config: TokenizeConfig, normalized: Artifact, tokenizer: Artifact, 
             and `token_bytes.npy`, the tokenizer's own, so that whoever holds tokens can count bytes.
 
     Returns:
-        Counts; `unsafe_cuts` are the places where a window had to end inside a piece (ids may differ from whole-text encoding there).
+        Counts; `unsafe_cuts` are the places where a window had to end inside a piece (ids may differ from whole-text encoding
+        there); the kernel, which needs no windows, has none.
 
     Raises:
         PoisonedShardsError: (a LossyTokenizerError in it) the tokens of a document stand for more or fewer bytes than its text has.
@@ -95,57 +95,28 @@ class EncodeDocuments:
             yield _encode(batch, encoder, token_bytes, self.config, tally, shard.name)
 
     @cached_property
-    def _loaded(self) -> tuple[Tokenizer, Ids]:
+    def _loaded(self) -> tuple[Encoder, Ids]:
         """Once in a worker, not once a shard."""
-        return load_tokenizer(self.tokenizer), load_token_bytes(self.tokenizer)
+        with self.tokenizer.open("tokenizer.json") as stream:
+            encoder = encoder_of(stream.read().decode(), self.config)
+        return encoder, load_token_bytes(self.tokenizer)
 
 
-def encode_texts(texts: list[str], encoder: Tokenizer, config: TokenizeConfig) -> tuple[list[Ids], int]:
-    """Encode texts in windows, at most `batch_chars` characters (and one window more) in the encoder at once.
-
-    Returns:
-        (ids per text, number of unsafe cuts). The same for every `batch_chars` and number of threads.
-    """
-    parts: list[list[Ids]] = [[] for _ in texts]
-    unsafe = 0
-    for batch in _batches(texts, config):
-        encodings = encoder.encode_batch_fast([window for _, window, _ in batch], add_special_tokens=False)
-        for (row, _, safe), encoding in zip(batch, encodings, strict=True):
-            parts[row].append(np.array(encoding.ids, np.int32))
-            unsafe += not safe
-    return [np.concatenate(part) for part in parts], unsafe
-
-
-def _batches(texts: list[str], config: TokenizeConfig) -> Iterator[list[tuple[int, str, bool]]]:
-    batch: list[tuple[int, str, bool]] = []
-    chars = 0
-    for row, text in enumerate(texts):
-        for window, safe in windows(text, config.window_chars):
-            batch.append((row, window, safe))
-            chars += len(window)
-            if chars >= config.batch_chars:
-                yield batch
-                batch, chars = [], 0
-    if batch:
-        yield batch
-
-
-def _encode(batch: pa.RecordBatch, encoder: Tokenizer, token_bytes: Ids, config: TokenizeConfig, tally: Tally, name: str) -> pa.RecordBatch:
-    texts = batch["text"].to_pylist()
-    ids, unsafe = encode_texts(texts, encoder, config)
+def _encode(batch: pa.RecordBatch, encoder: Encoder, token_bytes: Ids, config: TokenizeConfig, tally: Tally, name: str) -> pa.RecordBatch:
+    encoded = encoder.encode(batch["text"])
     sizes = pc.binary_length(batch["text"]).cast(pa.int64())
-    _check_lossless(ids, sizes.to_numpy(zero_copy_only=False), batch["id"], token_bytes, name)
-    offsets = np.concatenate([[0], np.cumsum([len(one) for one in ids])]).astype(np.int32)
-    tally["tokens"] += int(offsets[-1])
+    _check_lossless(encoded, sizes.to_numpy(zero_copy_only=False), batch["id"], token_bytes, name)
+    tally["tokens"] += len(encoded.ids)
     tally["bytes"] += pc.sum(sizes).as_py() or 0
-    tally["long_documents"] += sum(len(text) > config.window_chars for text in texts)
-    tally["unsafe_cuts"] += unsafe
-    lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate([np.empty(0, np.int32), *ids])))
+    tally["long_documents"] += pc.sum(pc.greater(pc.utf8_length(batch["text"]), config.window_chars)).as_py() or 0
+    tally["unsafe_cuts"] += encoded.unsafe_cuts
+    lists = pa.ListArray.from_arrays(pa.array(encoded.ends.astype(np.int32)), pa.array(encoded.ids))
     return pa.RecordBatch.from_arrays([batch["id"], lists, sizes], schema=TOKENS)
 
 
-def _check_lossless(ids: list[Ids], sizes: npt.NDArray[np.int64], names: pa.Array, token_bytes: Ids, shard: str) -> None:
-    spelt = np.array([token_bytes[one].sum(dtype=np.int64) for one in ids], np.int64)
+def _check_lossless(encoded: Encoded, sizes: npt.NDArray[np.int64], names: pa.Array, token_bytes: Ids, shard: str) -> None:
+    running = np.concatenate([[0], np.cumsum(token_bytes[encoded.ids], dtype=np.int64)])
+    spelt = np.diff(running[encoded.ends])
     if wrong := np.flatnonzero(spelt != sizes).tolist():
         row = wrong[0]
         raise LossyTokenizerError(

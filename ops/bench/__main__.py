@@ -9,12 +9,12 @@ Rounds are interleaved and each candidate runs in a process of its own, so ratio
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ops.bench.inputs import NoDataError, write_inputs
 from ops.bench.report import as_json, lines_of
 from ops.bench.run import ROOT, measure
 from ops.bench.stages import STAGES
@@ -34,16 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error(f"--rounds {options.rounds}: at least one run is needed")
+    if not (options.data / "corpus").is_dir():
+        print(f"no real data at {options.data}; name its folder with --data", file=sys.stderr)
+        return 2
     peers = PEER_PYTHON if PEER_PYTHON.exists() else None
     if peers is None:
         print(f"{PEER_PYTHON} is missing, so Seaway runs alone; `make peers` installs what it is measured against", file=sys.stderr)
     stages = [stage for stage in STAGES if not options.stage or stage.key in options.stage]
     with tempfile.TemporaryDirectory(prefix="seaway-bench-") as folder:
-        try:
-            write_inputs(options.data.resolve(), Path(folder), options.megabytes)
-        except NoDataError as error:
-            print(error, file=sys.stderr)
-            return 2
+        inputs = [sys.executable, "-m", "ops.bench.inputs", str(options.data.resolve()), folder, str(options.megabytes)]
+        subprocess.run(inputs, check=True, cwd=ROOT)
         found, failed = measure(stages, Path(folder), options.rounds, peers, lambda line: print(line, file=sys.stderr, flush=True))
     print(json.dumps(as_json(stages, found, failed), indent=1) if options.json else "\n".join(lines_of(stages, found, failed)))
     return int(any(reason for (_, candidate), reason in failed.items() if candidate == "seaway"))

@@ -95,12 +95,12 @@ def language(folder: Path) -> Work:
 
 def exact(folder: Path) -> Work:
     """Read, hash, group across sources; flags are written."""
-    work, texts = Path(mkdtemp(dir=folder)), _column(folder, "copies.parquet")
-    planted = sum(map(len, json.loads((folder / "copies.json").read_text()).values()))
+    work, texts = Path(mkdtemp(dir=folder)), _column(folder, "exact.parquet")
 
     def run() -> int:
-        found = _column(folder, "copies.parquet")
-        sides = {"copies": found[len(found) - planted :], "originals": found[: len(found) - planted]}
+        found = _column(folder, "exact.parquet")
+        first_copy = len(found) * 20 // 21
+        sides = {"copies": found[first_copy:], "originals": found[:first_copy]}
         sources = {name: _identified(work / name, side) for name, side in sides.items()}
         return int(scratch.build(exact_duplicates, ExactDedupConfig(), work / "flags", normalized=sources).stats["duplicates"])
 
@@ -183,10 +183,10 @@ def rules(folder: Path) -> Work:
 def tokenization(folder: Path) -> Work:
     """Not repeatable: the encoder remembers pieces it has seen."""
     texts = _column(folder, "texts.parquet")
-    encoder = encoder_of((folder / "tokenizer.json").read_text())
+    encoder = encoder_of((folder / "tokenizer.json").read_text(), TokenizeConfig())
     encoder.encode(pa.array(["warm up"]))
 
-    return Work(len(texts), _size(texts), lambda: len(encoder.encode(texts)[0]), lambda tokens: {"tokens": tokens})
+    return Work(len(texts), _size(texts), lambda: len(encoder.encode(texts).ids), lambda tokens: {"tokens": tokens})
 
 
 def whole(folder: Path) -> Work:

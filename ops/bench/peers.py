@@ -99,11 +99,11 @@ def exact(folder: Path) -> Work:
     def content(document: Document) -> str:
         return document.text
 
-    table = _table(folder, "copies.parquet")
+    table = _table(folder, "exact.parquet")
     config, scratch = ExactDedupConfig(content_getter=content), Path(mkdtemp(dir=folder))
 
     def read():
-        return ParquetReader(str(folder), glob_pattern="copies.parquet").run()
+        return ParquetReader(str(folder), glob_pattern="exact.parquet").run()
 
     def run() -> set[str]:
         ExactDedupSignature(str(scratch / "signatures"), config).run(read())

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from ops.hashing.code_points import CODE_POINTS
 from ops.hashing.definition import word_hash
 
-SPACE, WORD, ALPHA, DECIMAL, UPPER, LOWER, SYMBOL, TERMINAL, PUNCTUATION, LINE_BREAK, RUN = (1 << bit for bit in range(11))
+SPACE, WORD, ALPHA, DECIMAL, UPPER, LOWER, SYMBOL, TERMINAL, PUNCTUATION, LINE_BREAK, RUN, JOINT = (1 << bit for bit in range(12))
 
 LINE_BREAKS = "\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines cuts
 ASCII_SYMBOLS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-RUNS = ".-=*#~+"  # repeated, they are one token: an ellipsis, a rule
+RUNS = ".-~+"  # repeated, they are one word: an ellipsis, a rule
+JOINTS = '()[]{}|\\$!?;&#"@%'  # part nothing between two letters or digits: "word(s", "Th{PA", "print(x"
 SENTENCE_TERMINALS = (  # Unicode's Sentence_Terminal: first and last code point of each stretch
     "!! .. ?? ։։ ؝؟ ۔۔ ܀܂ ߹߹ ࠷࠷ ࠹࠹ ࠽࠾ ।॥ ၊။ ።። ፧፨ ᙮᙮ ᜵᜶ ។៕ ᠃᠃ ᠉᠉ ᥄᥅ ᪨᪫ ᭎᭏ ᭚᭛ ᭞᭟ ᭽᭿ ᰻᰼ ᱾᱿ ‼‽ ⁇⁉ "
     "⳹⳻ ⸮⸮ ⸼⸼ ⹓⹔ 。。 ꓿꓿ ꘎꘏ ꛳꛳ ꛷꛷ ꡶꡷ ꣎꣏ ꤯꤯ ꧈꧉ ꩝꩟ ꫰꫱ ꯫꯫ ︒︒ ︕︖ ﹒﹒ ﹖﹗ ！！ ．． ？？ ｡｡"
@@ -51,6 +52,7 @@ def _bits_of(character: str) -> int:
         | PUNCTUATION * (category[0] == "P")
         | LINE_BREAK * (character in LINE_BREAKS)
         | RUN * (character in RUNS)
+        | JOINT * (character in JOINTS)
     )
 
 

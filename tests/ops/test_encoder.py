@@ -4,13 +4,13 @@ import json
 import random
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, trainers
 
 from ops import encoder as encoder_module
-from ops.encoder import KernelEncoder, LibraryEncoder, UnknownTokenizerError, encoder_of
+from ops.config import TokenizeConfig
+from ops.encoder import Encoded, KernelEncoder, LibraryEncoder, UnknownTokenizerError, encoder_of
 from ops.tokenizer import SPECIALS, untrained
 from tests.ops.conftest import CORPUS
 
@@ -49,8 +49,8 @@ def texts() -> list[str]:
     return fixed + made + spread
 
 
-def rows_of(ids: np.ndarray, ends: np.ndarray) -> list[list[int]]:
-    return [ids[start:end].tolist() for start, end in pairwise(ends)]
+def rows_of(encoded: Encoded) -> list[list[int]]:
+    return [encoded.ids[start:end].tolist() for start, end in pairwise(encoded.ends)]
 
 
 def test_the_kernel_gives_the_librarys_ids_in_every_script(tokenizer_json: str) -> None:
@@ -59,22 +59,22 @@ def test_the_kernel_gives_the_librarys_ids_in_every_script(tokenizer_json: str) 
     library.encode_special_tokens = True
     kernel = KernelEncoder(tokenizer_json)
     for _ in range(2):  # with an empty and with a full cache
-        found = rows_of(*kernel.encode(pa.array(given)))
+        found = rows_of(kernel.encode(pa.array(given)))
         for text, ids in zip(given, found, strict=True):
             assert ids == library.encode(text, add_special_tokens=False).ids, text
 
 
 def test_a_cache_in_which_pieces_push_each_other_out_changes_no_id(tokenizer_json: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given = pa.array(texts())
-    expected = rows_of(*KernelEncoder(tokenizer_json).encode(given))
+    expected = rows_of(KernelEncoder(tokenizer_json).encode(given))
     monkeypatch.setattr(encoder_module, "CACHE_SLOTS", 2)
-    assert rows_of(*KernelEncoder(tokenizer_json).encode(given)) == expected
+    assert rows_of(KernelEncoder(tokenizer_json).encode(given)) == expected
 
 
 def test_a_slice_of_a_column_is_encoded_as_those_rows(tokenizer_json: str) -> None:
     given = texts()[-20:]
     whole, part = pa.array(given), pa.array(given)[5:9]
-    assert rows_of(*KernelEncoder(tokenizer_json).encode(part)) == rows_of(*KernelEncoder(tokenizer_json).encode(whole))[5:9]
+    assert rows_of(KernelEncoder(tokenizer_json).encode(part)) == rows_of(KernelEncoder(tokenizer_json).encode(whole))[5:9]
 
 
 def test_a_tokenizer_that_the_kernel_does_not_know_is_the_librarys(tokenizer_json: str) -> None:
@@ -85,10 +85,10 @@ def test_a_tokenizer_that_the_kernel_does_not_know_is_the_librarys(tokenizer_jso
     for tokenizer in (lowering, other_pattern):
         with pytest.raises(UnknownTokenizerError):
             KernelEncoder(tokenizer.to_str())
-        found = encoder_of(tokenizer.to_str())
+        found = encoder_of(tokenizer.to_str(), TokenizeConfig())
         assert isinstance(found, LibraryEncoder)
-        assert rows_of(*found.encode(pa.array(["Ab c", ""]))) == [tokenizer.encode("Ab c").ids, []]
-    assert isinstance(encoder_of(tokenizer_json), KernelEncoder)
+        assert rows_of(found.encode(pa.array(["Ab c", ""]))) == [tokenizer.encode("Ab c").ids, []]
+    assert isinstance(encoder_of(tokenizer_json, TokenizeConfig()), KernelEncoder)
 
 
 def test_ignored_merges_are_noticed(tokenizer_json: str) -> None:
@@ -96,3 +96,12 @@ def test_ignored_merges_are_noticed(tokenizer_json: str) -> None:
     described["model"]["ignore_merges"] = True
     with pytest.raises(UnknownTokenizerError, match=r"model\.ignore_merges is True"):
         KernelEncoder(json.dumps(described))
+
+
+def test_windows_of_the_library_change_nothing_where_they_end_at_safe_places_and_are_counted_where_not(tokenizer_json: str) -> None:
+    given = pa.array([*CORPUS, "long words " * 40])
+    whole, cut = (LibraryEncoder(tokenizer_json, TokenizeConfig(window_chars=chars)) for chars in (32_768, 64))
+    assert rows_of(whole.encode(given)) == rows_of(cut.encode(given)) == rows_of(KernelEncoder(tokenizer_json).encode(given))
+    unsafe = LibraryEncoder(tokenizer_json, TokenizeConfig(window_chars=16)).encode(pa.array(["é" * 100]))
+    assert unsafe.unsafe_cuts == 6
+    assert Tokenizer.from_str(tokenizer_json).decode(unsafe.ids.tolist()) == "é" * 100

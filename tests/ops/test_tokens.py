@@ -9,7 +9,7 @@ from ops.config import TokenizeConfig
 from ops.dataflow.errors import PoisonedShardsError
 from ops.shards import read_table, shard_names
 from ops.tokenizer import load_token_bytes
-from ops.tokens import encode_texts, tokenize
+from ops.tokens import tokenize
 from tests.builders import publish, run_program
 from tests.ops.conftest import CORPUS
 from tests.ops.normalized import normalized
@@ -48,12 +48,6 @@ def test_an_empty_shard_keeps_its_place(tmp_path: Path, tokenizer_artifact: Arti
     source = normalized(tmp_path / "source", CORPUS[:1], shards=2)
     tokens = run_program(tokenize, TokenizeConfig(), tmp_path / "tokens", normalized=source, tokenizer=tokenizer_artifact)
     assert [read_table(tokens, name).num_rows for name in shard_names(tokens)] == [1, 0]
-
-
-def test_unsafe_cuts_are_counted_and_still_lossless(tokenizer: Tokenizer) -> None:
-    (ids,), unsafe = encode_texts(["é" * 100], tokenizer, TokenizeConfig(window_chars=16))
-    assert unsafe == 6
-    assert tokenizer.decode(ids.tolist()) == "é" * 100
 
 
 def test_a_tokenizer_that_loses_bytes_is_refused_by_name_of_the_document(tmp_path: Path, tokenizer_artifact: Artifact) -> None:

@@ -1,11 +1,12 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.config import TokenizeConfig
+from ops.encoder import LibraryEncoder
 from ops.tokenizer import PIECES, untrained
-from ops.tokens import encode_texts
 from ops.windows import is_safe_cut, windows
 
 ALPHABETS = "ab XYZ \n\t'.,-_0129é́ßжя中文。！？🙂👩‍👧\u00a0\u2028\r\n ـكﷺनमस्ते"
@@ -59,7 +60,7 @@ def test_the_work_on_a_text_without_boundaries_is_linear_not_quadratic() -> None
 @pytest.mark.parametrize("window_chars", [16, 100, 100_000])
 def test_encoding_in_windows_equals_encoding_the_whole(window_chars: int, tokenizer) -> None:  # type: ignore[no-untyped-def]
     text = "def tide(depth: int) -> str:\n    return 'ebb' if depth < 3 else \"flow\"\n\n\n" * 60 + "Straße, naïve café; 東京、大阪。 " * 60
-    (ids,), unsafe = encode_texts([text], tokenizer, TokenizeConfig(window_chars=window_chars, batch_chars=500))
+    ids, _, unsafe = LibraryEncoder(tokenizer.to_str(), TokenizeConfig(window_chars=window_chars, batch_chars=500)).encode(pa.array([text]))
     assert unsafe == 0
     assert np.array_equal(ids, tokenizer.encode(text, add_special_tokens=False).ids)
 

@@ -14,10 +14,11 @@ JOINT = "|".join(
         rf"(?<={LETTER})['’](?={LETTER})(?!(?:[smd]|ll|re|ve)(?!\w))",
         r"\.(?=\w)(?!(?<=[a-zäöüß]\.)[A-Z])",
         r"(?<=\d),(?=\d)",
+        r"(?<=\w)[()\[\]{}|\\$!?;&#\"@%](?=\w)",
     ]
 )
 WORD = re.compile(rf"(?<={LETTER}){NOT}|\w(?:(?!(?<={LETTER}){NOT})\w|{JOINT})*(?:(?<=[A-Z])(?<!\w[A-Z])\.(?![\w.]))?")
-SYMBOL = re.compile(rf"(?<={LETTER}){ENDING}|([.\-=*#~+])\1*|\S")
+SYMBOL = re.compile(rf"(?<={LETTER}){ENDING}|([.\-~+])\1*|\S")
 TERMINALS = {chr(code) for first, last in SENTENCE_TERMINALS.split() for code in range(ord(first), ord(last) + 1)}
 CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
 POLICIES = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
@@ -30,7 +31,8 @@ def words_of(text: str) -> list[str]:
         if text[at].isspace():
             at += 1
             continue
-        match = WORD.match(shadow, at) or SYMBOL.match(shadow, at)
+        is_escaped = shadow[at] == "\\" and WORD.match(shadow, at + 1) is not None
+        match = WORD.match(shadow, at + is_escaped) or SYMBOL.match(shadow, at)
         assert match is not None
         end = match.end()
         if match[0] in CLIPPED_WORDS and re.match(r"\.(?![\w.])", shadow[end:]):

@@ -30,8 +30,8 @@ His limbs were in proportion, and I had selected his features as beautiful. Beau
 """
 POOL = (
     "the of and to be with that have Slowly river stone naïve O'Brien don't it's we'll can't Mr. U.S. J. 3.14 1,000 x=1; foo_bar "
-    'well-known end. end? end! "so" (so) ... …  — -- # ## * • […] [12] [edit] [citation needed] { } JavaScript lorem ipsum use cookies '
-    "privacy policy слово слова. 漢字。 कि ’s ,, //// example.com end.The e.g. etc."
+    'well-known end. end? end! "so" (so) ... …  — -- # ## * • […] [12] [edit] f(x) a[i]=b{c} \\in \\ a\\b '
+    "[citation needed] { } JavaScript lorem ipsum use cookies privacy policy слово слова. 漢字。 कि ’s ,, //// a.com end.The e.g. etc."
 )
 WORDS = POOL.split(" ")
 BREAKS = [" ", " ", " ", " ", " ", "\n", "\n\n", "\r\n", "\u2028", "\t", "  ", "\n- ", "\n\n\n"]
@@ -82,6 +82,7 @@ def test_every_statistic_agrees_with_the_oracle() -> None:
         ("I don't know; it's O'Brien's.", ["I", "do", "n't", "know", ";", "it", "'s", "O'Brien", "'s", "."]),
         ("Mr. J. Doe paid 1,000.50 in the U.S. etc.", ["Mr.", "J.", "Doe", "paid", "1,000.50", "in", "the", "U.S.", "etc."]),
         ("well-known... [12] —end.The", ["well", "-", "known", "...", "[", "12", "]", "—", "end", ".", "The"]),
+        ("print(x) of word(s) a==b **", ["print(x", ")", "of", "word(s", ")", "a", "=", "=", "b", "*", "*"]),
         ("see example.com, ok?!", ["see", "example.com", ",", "ok", "?", "!"]),
     ],
 )
