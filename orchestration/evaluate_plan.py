@@ -201,9 +201,20 @@ def _located(factory: Factory, request: Request, name: str, source: ModelSource)
         released = require_tokenizer(found.local_path("config.json").parent)
         return LocatedModel(name, source, found.digest, source.context_tokens or released.context_tokens, {"release": found}, None)
     tokenizer, run = _published(factory, "tokenizer", request, field), found.read_json("config.json")
+    _require_same_tokenizer(found, tokenizer, f"{request.models}: {field}.asset")
     require_vocabulary(load_tokenizer(tokenizer), run["model"]["vocab_size"], END_OF_TEXT_ID, tokenizer.url_of("tokenizer.json"))
     length = source.context_tokens or run["loader"]["sequence_tokens"]
     return LocatedModel(name, source, found.digest, length, {"checkpoint": found, "tokenizer": tokenizer}, None)
+
+
+def _require_same_tokenizer(checkpoint: Artifact, tokenizer: Artifact, where: str) -> None:
+    """A checkpoint says which tokenizer its tokens are of; one of another vocabulary gives numbers that mean nothing."""
+    trained_on = checkpoint.read_json("checkpoint/state.json").get("tokenizer")
+    if trained_on is not None and trained_on != tokenizer.digest:
+        raise PreflightError(
+            f"{where}: {checkpoint.url} was trained on tokenizer {trained_on[:16]} and this profile's is {tokenizer.digest[:16]}; "
+            "train it again, or evaluate it under the profile that made it"
+        )
 
 
 def _published(factory: Factory, asset: str, request: Request, field: str) -> Artifact:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(600)  # whoever comes first waits for the finis
 def test_the_whole_lineage_ends_in_a_release(finished_lab: Lab):
     published = {key.split("[")[0] for key in finished_lab.digests()}
     assert {"raw", "store", "hero", "cooldown", "evaluation", "release"} <= published
-    assert len(published) == 23
+    assert len(published) == 25
 
 
 def test_the_demo_shows_what_came_out(finished_lab: Lab):

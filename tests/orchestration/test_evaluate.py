@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
+import orchestration.evaluate_job
 from assets.factory import Factory
 from assets.profile import load_profile
 from infra.archive.archive import Archive
@@ -24,6 +25,7 @@ from infra.dispatch.outcome import JobCancelled, JobFailed, Outcome
 from infra.storage.objects import list_names
 from ops.evaluation.records import EvaluationRecord, records_in, valid_record
 from ops.evaluation.samples import SAMPLES, Sample, samples_batch, samples_of
+from orchestration.evaluate_job import benchmarks
 from orchestration.evaluate_launch import is_infrastructure, launch
 from orchestration.evaluate_plan import Plan, PreflightError, Request, make_plan, missing, profile_for
 from tests.builders import artifact_of
@@ -293,3 +295,27 @@ def test_a_real_job_grades_and_its_samples_are_in_the_archive(lab: Lab) -> None:
     assert [one.doc_id for one in samples] == ["a", "b", "c", "d", "e"]
     assert sum(one.grading.passed for one in samples if one.grading) == record.coverage.correct
     assert Artifact.open_at(str(record.artifact)).stats["correct"] == record.coverage.correct
+
+
+def test_the_job_in_dagster_tells_what_preflight_found(lab: Lab) -> None:
+    asked = {"ops": {"evaluate_suite": {"config": {"suite": str(lab.folder / "nosuch.yaml"), "models": str(lab.folder / "models.yaml")}}}}
+    done = benchmarks.execute_in_process(asked, resources={"factory": lab.factory}, raise_on_error=False)
+    (failure,) = (event for event in done.all_events if event.is_step_failure)
+    assert failure.step_failure_data.error is not None
+    assert "nosuch.yaml: can't be read" in failure.step_failure_data.error.message
+
+
+def test_the_job_in_dagster_shows_every_record_and_fails_where_one_is_no_success(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([ended(Ending.APPLICATION_ERROR), scored(tmp_path / "out")])
+    lab.factory.answer = lambda job: next(answers)(job)
+    monkeypatch.setattr(orchestration.evaluate_job, "Factory", lambda profile: lab.factory)
+    files = {name: str(lab.folder / f"{name}.yaml") for name in ("suite", "models")}
+    done = benchmarks.execute_in_process(
+        {"ops": {"evaluate_suite": {"config": files}}}, resources={"factory": lab.factory}, raise_on_error=False
+    )
+    (failure,) = (event for event in done.all_events if event.is_step_failure)
+    assert failure.step_failure_data.error is not None
+    assert "tiny: birds: benchmarks[tiny-birds] failed" in failure.step_failure_data.error.message
+    assert [record.status for one in lab.plan().evaluations for record in records_in(Archive(one.archive))] == ["failed", "succeeded"]
