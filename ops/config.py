@@ -366,6 +366,22 @@ class TokenizerConfig(ProgramConfig):
     max_token_bytes: int = Field(32, ge=2)  # rulers of dashes and base64 runs otherwise take places in the vocabulary
 
 
+class PruneTokenizerConfig(ProgramConfig):
+    """The vocabulary that is left of a larger one."""
+
+    vocab_size: int = Field(32_768, ge=258)  # with special tokens and the 256 bytes
+
+
+class CompareTokenizersConfig(ProgramConfig):
+    """What vocabularies are compared on, and the transformer whose cost they are read off at."""
+
+    train_bytes: tuple[int, ...] = (1 * MiB, 2 * MiB, 4 * MiB, 8 * MiB)  # UTF-8 bytes of train text; a model is counted for each
+    held_out_bytes: int = Field(1 * MiB, ge=1)
+    body_parameters: int = Field(100_000_000, ge=1)  # that multiply, without embeddings and output
+    width: int = Field(768, ge=1)  # of the output matrix
+    reference: str = ""  # the vocabulary that others are put in relation to; empty: the first by name
+
+
 class TokenizeConfig(ProgramConfig):
     """How documents become token ids."""
 

@@ -72,7 +72,7 @@ def train_tokenizer(config: TokenizerConfig, normalized: Artifacts, out: Writer)
         )
     sample_bytes, sample_documents = sample.bytes, sample.documents
     tokens = sum(_count_tokens(tokenizer, texts) for texts in sample)
-    _write_array(out, "token_bytes.npy", token_bytes_of(tokenizer))
+    write_array(out, "token_bytes.npy", token_bytes_of(tokenizer))
     with out.open("tokenizer.json") as stream:
         stream.write(tokenizer.to_str(pretty=True).encode())
     return TokenizerStats(
@@ -163,7 +163,8 @@ def _count_tokens(tokenizer: Tokenizer, texts: list[str]) -> int:
     return sum(len(encoding) for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False))
 
 
-def _write_array(out: Writer, name: str, array: npt.NDArray[np.int32]) -> None:
+def write_array(out: Writer, name: str, array: npt.NDArray[np.int32]) -> None:
+    """Write an array as a .npy file."""
     buffer = io.BytesIO()
     np.save(buffer, array)
     with out.open(name) as stream:
