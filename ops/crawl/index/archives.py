@@ -7,6 +7,7 @@ records before it can still be had: the archive is shorter than the index thinks
 import re
 from collections.abc import Iterator
 from typing import Protocol
+from urllib.parse import quote
 
 import httpx
 from fsspec import AbstractFileSystem
@@ -77,7 +78,7 @@ class HttpArchives:
         self._client.close()
 
     def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
-        url = f"{self._root}/{name}"
+        url = f"{self._root}/{quote(_checked(name))}"
         try:
             with self._client.stream("GET", url, headers={"Range": f"bytes={start}-{end - 1}"}) as answer:
                 self._check(answer, name, url, start, end)
@@ -133,7 +134,7 @@ class StoredArchives:
         return None
 
     def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
-        url, path = f"{self._root}/{name}", f"{self._path.rstrip('/')}/{name}"
+        url, path = f"{self._root}/{_checked(name)}", f"{self._path.rstrip('/')}/{name}"
         for at in range(start, end, CHUNK_BYTES):
             upto = min(at + CHUNK_BYTES, end)
             with storage_errors("read", url):
@@ -162,6 +163,13 @@ class StoredArchives:
         if size is not None and size < end:
             raise OutOfRangeError(f"can't read {url}: it has {size} bytes, and the index says {end} or more")
         raise TransientStorageError(f"can't read {url}: storage stopped at byte {reached}, before {end}")
+
+
+def _checked(name: str) -> str:
+    """An archive's name, if it stays below the root: an index is somebody else's file, and this machine has files of its own."""
+    if name.startswith("/") or "://" in name or "\\" in name or {"..", "."} & set(name.split("/")):
+        raise PermanentStorageError(f"{name[:200]!r} is no archive's name: it leads out of the root")
+    return name
 
 
 def _retry_after_s(answer: httpx.Response) -> float | None:

@@ -23,12 +23,15 @@ from ops.crawl.listing import Entry
 from ops.shards import shard_writer
 
 FOUND = "found.parquet"
+IN_MEMORY = pa.schema(  # a column of strings ends at 2 GiB, some 25 million URLs; one of large strings does not
+    [pa.field(field.name, pa.large_string()) if pa.types.is_string(field.type) else field for field in DISCOVERY_SCHEMA]
+)
 ORDER = [("archive", "ascending"), ("archive_offset", "ascending"), ("archive_length", "ascending"), ("url", "ascending")]
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The wanted rows, sorted by place and each once (`DISCOVERY_SCHEMA`), and what became of the others.
+    """The wanted rows, sorted by place and each once (`IN_MEMORY`), and what became of the others.
 
     index_rows = rows found + repeated + the sum of `left_out`.
     """
@@ -57,7 +60,7 @@ def discover(source: IndexSource, observed: str, entries: list[Entry], pieces: P
         with piece.open(FOUND) as stream:
             parts.append(pq.read_table(stream))
         progress(done + 1, len(entries), "index files", rows=totals["rows"], found=totals["found"])
-    found = pa.concat_tables(parts).combine_chunks().sort_by(ORDER) if parts else DISCOVERY_SCHEMA.empty_table()
+    found = pa.concat_tables(parts, promote_options="none").cast(IN_MEMORY).combine_chunks().sort_by(ORDER)
     distinct = _distinct(found)
     left_out = {name: count for name, count in sorted(totals.items()) if name not in ("rows", "found") and count}
     return Discovery(distinct, totals["rows"], found.num_rows - distinct.num_rows, left_out)

@@ -58,6 +58,7 @@ class Fetching:
     requests: int = 0
     _dictionaries: dict[str, bytes] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _verifying: threading.Lock = field(default_factory=threading.Lock)  # one record is inflated at a time, however many are fetched
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def run(self, plan: Plan, progress: Progress) -> list[Piece]:
@@ -146,7 +147,9 @@ class Fetching:
             for row in rows:
                 start, length = _place(row)
                 stored.seek(start - span.start)
-                yield row, _judged(stored.read(length), row, self.source.max_payload_bytes, dictionary)
+                with self._verifying:
+                    outcome = _judged(stored.read(length), row, self.source.max_payload_bytes, dictionary)
+                yield row, outcome
         path.unlink()
 
     def _dictionary_of(self, archive: str) -> bytes:

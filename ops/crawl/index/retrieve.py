@@ -1,5 +1,6 @@
 """An `index` source, from its index to WARC files: discover, plan, fetch, and the pieces put together in the index's order."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.artifacts.writer import Writer
-from infra.storage.errors import TransientStorageError
+from infra.storage.errors import PermanentStorageError
 from ops.config import IndexSource
 from ops.crawl.index.archives import open_archives
 from ops.crawl.index.discover import Discovery, discover
@@ -65,6 +66,7 @@ def retrieve(source: IndexSource, observed: str, entries: list[Entry], out: Writ
     Raises:
         SourceError: the index can't be read, names nothing that is wanted, or no record of it could be had.
         TransientStorageError: some archives could not be read now; what could is kept.
+        PermanentStorageError: what was kept was damaged since.
     """
     pieces = Pieces(f"{out.scratch_url}/crawl")
     discovery = discover(source, observed, entries, pieces, out.progress)
@@ -97,16 +99,18 @@ def _write_records(source: IndexSource, fetched: list[Piece], out: Writer) -> tu
     with shard_writer(out, RECORDS_FILE, ORIGIN_SCHEMA) as sink, _Rolling(out, source.warc_bytes) as warcs:
         origins = RowBuffer(ORIGIN_SCHEMA, sink)
         for piece in fetched:
+            digest = hashlib.sha256()
             with piece.open(MEMBERS) as members:
                 for row in _rows(piece, RECORDS):
                     member = members.read(row["member_bytes"])
-                    if len(member) != row["member_bytes"]:
-                        raise TransientStorageError(f"{piece.url}/{MEMBERS} is shorter than it was when it was committed; run again")
+                    digest.update(member)
                     name, offset = warcs.write(member)
                     place = (row["url"], name, offset, len(member), row["payload_bytes"], row["verified_by"])
                     origins.add((*place, *(row[key] for key in ORIGIN_SCHEMA.names[6:])))
                     count += 1
                     payload_bytes += row["payload_bytes"]
+            if digest.hexdigest() != piece.sha256_of(MEMBERS):
+                raise PermanentStorageError(f"{piece.url}/{MEMBERS} is not what was committed; remove {out.scratch_url} and run again")
         origins.flush()
     return count, payload_bytes
 

@@ -4,6 +4,7 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import fsspec
 import pytest
@@ -112,6 +113,22 @@ def test_a_server_that_hangs_up_is_transient():
         root = server.root
     with pytest.raises(TransientStorageError, match="given up after 2 reads"):
         read(HttpArchives(root, connect_timeout_s=1, read_timeout_s=1), 0, 10, stalls=2)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../secret", "file:///etc/passwd", "a/./b", "a\\..\\b"])
+def test_no_name_in_an_index_leads_out_of_the_archives(server: ArchiveServer, tmp_path: Path, name: str):
+    (tmp_path / "secret").write_bytes(b"a secret of this machine")
+    (tmp_path / "root").mkdir()
+    for archives in (StoredArchives(str(tmp_path / "root")), over_http(server)):
+        with pytest.raises(PermanentStorageError, match="leads out of the root"):
+            read(archives, 0, 5, name=name)
+    assert server.requests == []
+
+
+def test_names_are_names_and_no_parts_of_a_url(server: ArchiveServer):
+    server.files["a%20b #1?x.warc.gz"] = DATA
+    server.files = {quote(name): data for name, data in server.files.items()}
+    assert read(over_http(server), 0, 50, name="a%20b #1?x.warc.gz") == DATA[:50]
 
 
 @pytest.mark.parametrize("place", ["disk", "memory"])

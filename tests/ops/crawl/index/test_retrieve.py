@@ -14,7 +14,7 @@ from fastwarc.stream_io import ZstdWriter, zstd_train_dictionary_from_samples
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
-from infra.storage.errors import TransientStorageError
+from infra.storage.errors import PermanentStorageError, TransientStorageError
 from ops.config import ExtractConfig, IndexSource, RawConfig
 from ops.crawl.index.paths import index_entries
 from ops.crawl.listing import SourceError
@@ -193,6 +193,20 @@ def test_a_kill_at_a_commit_costs_that_piece_alone_and_no_byte_differs(tmp_path:
         assert len(server.requests) - before == 3  # 6 tasks, 3 of them committed by the dead
         calm = fetched(source, tmp_path / "calm")
     assert publish(tmp_path / "end", out, stats.model_dump(mode="json")).digest == calm.digest
+
+
+def test_a_piece_that_was_damaged_since_is_not_published(tmp_path: Path):
+    crawl = small_crawl()
+    index = write_index(tmp_path / "index", {"part-0.parquet": columnar(crawl.rows)})
+    source = index_source(index, str(write_index(tmp_path / "archive", crawl.files)))
+    config = RawConfig(source=source, observed=observe(source))
+    raw(config, out=Writer(str(tmp_path / "one"), scratch_url=str(tmp_path / "scratch")))
+    [members] = (tmp_path / "scratch").rglob("members")
+    data = bytearray(members.read_bytes())
+    data[len(data) // 2] ^= 1
+    members.write_bytes(data)
+    with pytest.raises(PermanentStorageError, match=r"members is not what was committed; remove .*scratch and run again"):
+        raw(config, out=Writer(str(tmp_path / "two"), scratch_url=str(tmp_path / "scratch")))
 
 
 def test_another_plan_needs_no_second_scan_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
