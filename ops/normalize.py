@@ -19,6 +19,7 @@ from infra.artifacts.writer import Writer
 from ops.config import NormalizeConfig
 from ops.extract.documents import DOCUMENT_SCHEMA
 from ops.extract.rejects import REJECT_SCHEMA, Reason
+from ops.row_groups import GROUP_BYTES
 from ops.shard_spill import ShardSpill
 from ops.shards import read_batches, shard_name, shard_names, shard_writer, write_table
 
@@ -48,7 +49,7 @@ class NormalizeStats(Stats):
     shards: int
 
 
-@program(version="2")
+@program(version="3")
 def normalize(config: NormalizeConfig, extracted: Artifact, out: Writer) -> NormalizeStats:
     """Give every text its id, drop blank rows and exact copies, and lay the rest out in shards sorted by id.
 
@@ -105,7 +106,7 @@ def _write_shards(config: NormalizeConfig, spill: ShardSpill, shards: int, out: 
             table = table.append_column("is_held_out", held_out(table["id"], config.held_out_salt, config.held_out_rate))
             is_copy = _repeats(table["id"])
             documents, copies = table.filter(pc.invert(is_copy)), table.filter(is_copy)
-            write_table(out, shard_name(index, shards), documents)
+            write_table(out, shard_name(index, shards), documents, GROUP_BYTES)
             for batch in copies.combine_chunks().to_batches():
                 write_duplicates(batch)
             counts["documents"] += documents.num_rows

@@ -13,8 +13,11 @@ import pyarrow.parquet as pq
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
+from ops.row_groups import RowGroups
 
 ROWS_PER_BATCH = 8_192  # ~20 MB of web text; large enough to amortise a kernel call, small enough to bound memory
+
+NO_BOUND = 1 << 62
 
 
 class MisalignedShardError(ValueError):
@@ -64,11 +67,13 @@ def shard_writer(out: Writer, name: str, schema: pa.Schema) -> Iterator[BatchSin
         yield write
 
 
-def write_table(out: Writer, name: str, table: pa.Table) -> None:
-    """Write one table as a shard, in row groups of `ROWS_PER_BATCH`."""
+def write_table(out: Writer, name: str, table: pa.Table, group_bytes: int = NO_BOUND) -> None:
+    """Write one table as a shard, in row groups of `ROWS_PER_BATCH`, or fewer where they would hold more than `group_bytes`."""
     with shard_writer(out, name, table.schema) as write:
+        rows = RowGroups(table.schema, ROWS_PER_BATCH, write, group_bytes)
         for batch in table.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH):
-            write(batch)
+            rows.add(batch)
+        rows.flush()
 
 
 def check_aligned(name: str, reference: pa.ChunkedArray | pa.Array, *others: pa.ChunkedArray | pa.Array) -> None:

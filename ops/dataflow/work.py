@@ -12,8 +12,8 @@ from ops.dataflow.commits import FILE, Commit, Ledger
 from ops.dataflow.errors import Poison
 from ops.dataflow.read import read_pieces
 from ops.dataflow.shard import Shard, StageFunction, Tally
-from ops.dataflow.write import grouped_writer
-from ops.shards import ROWS_PER_BATCH
+from ops.row_groups import RowGroups
+from ops.shards import ROWS_PER_BATCH, shard_writer
 
 Beat = Callable[[int], None]
 """Told how many rows were done since it was told last."""
@@ -21,7 +21,7 @@ Beat = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Output:
-    """What a stage writes: the schema, and the rows of each row group, on which the bytes depend.
+    """What a stage writes: the schema, and the most rows of a row group (`ops.row_groups`), on which the bytes depend.
 
     `batch_rows` bounds what the function is given at once, and nothing else.
     """
@@ -69,9 +69,11 @@ def work_on(order: Order, shard: Shard, read: Callable[[], Iterator[pa.RecordBat
     try:
         with order.ledger.attempt(shard) as attempt:
             tally = Tally()
-            with grouped_writer(attempt.writer, FILE, order.output.schema, order.output.group_rows) as rows:
+            with shard_writer(attempt.writer, FILE, order.output.schema) as sink:
+                rows = RowGroups(order.output.schema, order.output.group_rows, sink)
                 for batch in order.function(shard, watch.over(read()), tally):
                     rows.add(batch)
+                rows.flush()
             return attempt.commit(rows.rows, dict(tally))
     except StorageError:
         raise
