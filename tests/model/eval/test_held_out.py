@@ -1,5 +1,6 @@
 """Which tokens are scored, and that nothing about batching moves a score."""
 
+import functools
 import math
 from pathlib import Path
 
@@ -15,11 +16,11 @@ from model.eval.held_out import HeldOutScorer
 from model.eval.scores import DocumentScores
 from model.loss import token_nats
 from model.parameters import Params, init, init_router_bias
-from model.presets import tiny_model
 from ops.cache import held_out_documents
+from tests.model.learner import CHEAP, variant
 from tests.ops.stores import TOKEN_BYTES, Document, store_of
 
-MODEL = tiny_model()
+MODEL = variant(kernels=CHEAP)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,14 @@ def params() -> Params:
 
 def scored(store: Artifact, params: Params, **config: int) -> dict[str, DocumentScores]:
     settings = {"sequence_tokens": 32, "tokens_per_domain": 300, "batch_sequences": 4} | config
-    return HeldOutScorer(MODEL, store, HeldOutConfig(**settings)).score(params, init_router_bias(MODEL), heartbeat=lambda done: None)
+    scorer = scorer_of(store.url, HeldOutConfig(**settings))
+    return scorer.score(params, init_router_bias(MODEL), heartbeat=lambda done: None)
+
+
+@functools.cache
+def scorer_of(store_url: str, config: HeldOutConfig) -> HeldOutScorer:
+    """One for all tests that score the same text so: it compiles once."""
+    return HeldOutScorer(MODEL, Artifact.open_at(store_url), config)
 
 
 def test_scores_equal_each_document_alone_in_its_own_row(store: Artifact, params: Params) -> None:
