@@ -10,14 +10,18 @@ from pathlib import Path
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
-from model.config import CheckpointPolicy, LoaderConfig, OptimizerConfig
+from model.config import CheckpointPolicy, LoaderConfig, OptimizerConfig, ScheduleConfig
 from model.train import train
 from tests.builders import publish
 from tests.model.cells import tiny_config
 from tests.model.learner import CHEAP, variant
 
+MODEL = variant(layers=1, window_tokens=None, rope_layers="all", experts=8, shared_experts=0, shared_expert_width=0, kernels=CHEAP)
+"""Compiles in the time of one layer."""
+
 CONFIG = tiny_config(
-    model=variant(experts=8, kernels=CHEAP),
+    model=MODEL,
+    schedule=ScheduleConfig(schedule_steps=60, warmup_steps=2),
     loader=LoaderConfig(batch_sequences=8, sequence_tokens=32),
     optimizer=OptimizerConfig(matrix_rule="muon_sphere", head_rule="adam_sphere"),
     checkpoints=CheckpointPolicy(every_s=1e9, every_steps=2),

@@ -22,6 +22,7 @@ from model.run import Run, resolve
 from model.step import Step, make_step, mean_gradient, start_state
 from tests.model.cells import tiny_config
 from tests.model.learner import CHEAP, bias, packed, variant, weights
+from tests.model.lives import MODEL
 
 ROWS, TOKENS = 8, 16
 STEPS = 10
@@ -42,11 +43,11 @@ EVERYTHING = {
 
 def cases() -> dict[str, tuple[ModelConfig, MeshConfig]]:
     """What is compared with one device: every kind of leaf, every kind of axis, either way of multiplying with experts."""
-    blocked = CHEAP | {"moe_backend": "blocked"}
+    limited = MODEL.model_dump() | {"capacity_factor": 0.75, "capacity_shards": 8, "kernels": CHEAP | {"moe_backend": "blocked"}}
     return {
         "everything on replica 2, data 2, expert 2": (variant(**EVERYTHING), MeshConfig(replica=2, expert=2)),
         "everything on data 2, expert 2, model 2": (variant(**EVERYTHING), MeshConfig(expert=2, model=2)),
-        "capacity on expert 8": (variant(experts=8, capacity_factor=0.75, capacity_shards=8, kernels=blocked), MeshConfig(expert=8)),
+        "capacity on expert 8": (variant(**limited), MeshConfig(expert=8)),
     }
 
 
@@ -90,7 +91,7 @@ def compare(model: ModelConfig, mesh: MeshConfig, alone: dict[str, Any]) -> dict
 
 def run_of(**changes: Any) -> Run:
     config = tiny_config(
-        model=variant(experts=8, kernels=CHEAP),
+        model=MODEL,
         loader=LOADER,
         optimizer=OptimizerConfig(matrix_rule="muon_sphere", head_rule="adam_sphere"),
         held_out={"sequence_tokens": 16},

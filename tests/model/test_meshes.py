@@ -30,7 +30,7 @@ def test_loss_gradient_and_router_statistics_are_those_of_one_device(report: dic
     assert found["loss"] < LOSS
     assert found["gradient"] < 2e-5  # of each leaf's largest entry: small gradients are differences of large sums
     assert found["load"] == 0
-    assert found["next_bias"] < 2e-6
+    assert found["next_bias"] < 1e-5  # a margin is the difference of two scores, each within rounding of the other device's
     assert found["dropped"] == found["dropped by one device"]
     assert (found["dropped"] > 0) == case.startswith("capacity")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.lineage import STAGES
+from assets.lineage import Stage
 from assets.resolve import Node, Resolved
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import ProgramConfig
@@ -15,8 +15,9 @@ from orchestration.cost import training_flops
 from tests.model.cells import finished_run, tiny_config
 
 
-def resolved(asset: str, config: ProgramConfig, **inputs: Artifact) -> Resolved:
-    return Resolved(Node(asset), STAGES[asset], config, inputs, (), None)
+def resolved(program: str, config: ProgramConfig, **inputs: Artifact) -> Resolved:
+    stage = Stage("run", program, "1", {}, (), (), lambda partition: config, "accelerator")
+    return Resolved(Node("run"), stage, config, inputs, (), None)
 
 
 def spent(run: Run) -> float:
@@ -25,7 +26,7 @@ def spent(run: Run) -> float:
 
 def test_a_run_from_scratch_is_priced_as_it_counts_itself() -> None:
     config = tiny_config()
-    assert training_flops(resolved("hero", config)) == spent(resolve(config))
+    assert training_flops(resolved("model.train:train", config)) == spent(resolve(config))
 
 
 @pytest.mark.parametrize(
@@ -38,4 +39,4 @@ def test_a_branch_is_priced_by_its_own_batch_and_not_by_its_parents_first(tmp_pa
     parent = finished_run(tmp_path, resolve(tiny_config(loader=loader)), {})
     config = BranchConfig(cooldown_steps=5, **changes)
     run = branched(config, read_run(parent), parent.digest)
-    assert training_flops(resolved("cooldown", config, parent=parent)) == pytest.approx(spent(run), rel=1e-12)
+    assert training_flops(resolved("model.branch:branch", config, parent=parent)) == pytest.approx(spent(run), rel=1e-12)
