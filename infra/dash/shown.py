@@ -78,15 +78,12 @@ def pretty(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Control characters, which a browser drops or obeys, as the pictures that Unicode has for them."""
-    return text.translate(_PICTURES)
+    """Characters that a browser drops or obeys - controls, line separators, marks of direction - by their numbers."""
+    return text.translate(_NUMBERED)
 
 
-_PICTURES: Mapping[int, str] = {
-    **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"},
-    127: "\N{SYMBOL FOR DELETE}",
-    **{code: f"[U+{code:04X}]" for code in (0x85, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)},
-}
+_UNSEEN = (*range(32), 127, *range(0x80, 0xA0), 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
+_NUMBERED: Mapping[int, str] = {code: f"[U+{code:04X}]" for code in _UNSEEN if chr(code) not in "\n\t"}
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "percent": percent,

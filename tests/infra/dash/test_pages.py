@@ -97,7 +97,7 @@ def test_a_sample_says_why_it_counts_as_it_does(client: TestClient) -> None:
 def test_hostile_texts_are_text_and_nothing_in_them_is_lost_or_obeyed(client: TestClient) -> None:
     page = read(client, f"/sample?run={GSM8K.run}&key=%5B%22gsm8k%22%2C%220003%22%5D")
     assert not [tag for tag, attributes in page.tags if tag in ("script", "img") or any(name.startswith("on") for name in attributes)]
-    shown = HOSTILE.replace("\u202e", "[U+202E]").replace("\u2028", "[U+2028]").replace("\x00", "\N{SYMBOL FOR NULL}")
+    shown = HOSTILE.replace("\u202e", "[U+202E]").replace("\u2028", "[U+2028]").replace("\x00", "[U+0000]")
     assert page.text.count(shown) == 3
     assert "/labs/<autumn>" in page.text
     for url in (f"/run?run={GSM8K.run}", "/?model=%3Cscript%3E", "/run?run=%3Cscript%3E", "/%3Cscript%3E"):
