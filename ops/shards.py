@@ -16,7 +16,6 @@ from infra.artifacts.writer import Writer
 from ops.row_groups import RowGroups
 
 ROWS_PER_BATCH = 8_192  # ~20 MB of web text; large enough to amortise a kernel call, small enough to bound memory
-
 NO_BOUND = 1 << 62
 
 

@@ -24,6 +24,7 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
 from ops.config import MiB
 from ops.normalize import hex_ids, text_digests
+from ops.row_groups import GROUP_BYTES
 from ops.shards import shard_name, shard_writer, write_table
 from tests.builders import publish, run_program
 
@@ -45,7 +46,7 @@ def write_source(directory: Path, shards: list[Callable[[], list[str]]]) -> Arti
     """A normalized source; every shard's texts are made when it is written."""
     out = Writer(str(directory / "attempt"), scratch_url=str(directory / "scratch"))
     for index, texts in enumerate(shards):
-        write_table(out, shard_name(index, len(shards)), _documents(texts()))
+        write_table(out, shard_name(index, len(shards)), _documents(texts()), GROUP_BYTES)
     return publish(directory, out, {})
 
 
