@@ -46,8 +46,10 @@ def around(text: str, spans: list[tuple[int, int]], chars: int) -> Passage:
     shown = text[offset : offset + chars]
     marks: list[Mark] = []
     for start, end in places:
-        start, end = max(start - offset, marks[-1].end if marks else 0), min(end - offset, len(shown))
-        if start < end:
+        start, end = max(start - offset, 0), min(end - offset, len(shown))
+        if marks and start <= marks[-1].end:  # spans may overlap, or stand twice for two evaluations
+            marks[-1] = Mark(marks[-1].start, max(end, marks[-1].end), "reason")
+        elif start < end:
             marks.append(Mark(start, end, "reason"))
     return Passage(shown, offset, len(text), tuple(marks))
 

@@ -15,6 +15,7 @@ from ops.report.passages import Passage, around, beginning, side_by_side
 from ops.trace.documents import TracedDocument, documents_with_id, text_of
 from ops.trace.fate import labels_at
 
+HELD_OUT = "held_out/"  # evaluations of this prefix are the held-out documents of a source; their items are ids
 COPIES = (Outcome.EXACT, Outcome.FUZZY, Outcome.HELD_OUT_DUPLICATE)
 
 
@@ -108,12 +109,17 @@ def _sample(
 ) -> Sample:
     passage, beside = beginning(text, config.excerpt_chars), None
     survivor = _survivor(said, labels) if outcome in COPIES else None
+    exam = None
+    if outcome is Outcome.CONTAMINATED:
+        hits = said["contamination"].get("hits") or []
+        passage = around(text, [(hit["start"], hit["end"]) for hit in hits], config.excerpt_chars)
+        exam = _exam(text, hits, labels, config)
     if survivor is not None:
         passage, other = side_by_side(text, text_of(labels.normalized[survivor.source], survivor), config.excerpt_chars)
         beside = Beside("kept in its place", survivor.source, survivor.id, survivor.url, other)
+    elif exam is not None:
+        beside = exam
     elif neighbour is not None:
-        if outcome is Outcome.CONTAMINATED:
-            passage = around(text, _hit_spans(said["contamination"]), config.excerpt_chars)
         other = beginning(text_of(labels.normalized[neighbour.source], neighbour), config.excerpt_chars)
         beside = Beside("kept, of the same source", neighbour.source, neighbour.id, neighbour.url, other)
     return Sample(document.source, outcome.name.lower(), document.id, document.url, _reason(outcome, said, labels.rule), passage, beside)
@@ -136,8 +142,20 @@ def _survivor(said: Mapping[str, Mapping[str, Any]], labels: LabelSets) -> Trace
     return None
 
 
-def _hit_spans(said: Mapping[str, Any]) -> list[tuple[int, int]]:
-    return [(hit["start"], hit["end"]) for hit in said.get("hits") or []]
+def _exam(text: str, hits: list[Mapping[str, Any]], labels: LabelSets, config: AttritionConfig) -> Beside | None:
+    """The held-out document that a leak is of, where what leaked stands in it. Items of benchmarks lie outside the lineage."""
+    for hit in hits:
+        source = hit["evaluation"].removeprefix(HELD_OUT)
+        if not hit["evaluation"].startswith(HELD_OUT) or source not in labels.normalized:
+            continue
+        for document in documents_with_id(source, labels.normalized[source], frozenset({hit["item"]})):
+            if not document.is_copy:
+                exam = text_of(labels.normalized[source], document)
+                leaked = text.encode()[hit["start"] : hit["end"]]
+                start = exam.encode().find(leaked)
+                spans = [(start, start + len(leaked))] if start >= 0 and leaked else []
+                return Beside("held out", source, document.id, document.url, around(exam, spans, config.excerpt_chars))
+    return None
 
 
 def _reason(outcome: Outcome, said: Mapping[str, Mapping[str, Any]], rule: StoreConfig) -> str:
@@ -161,7 +179,13 @@ def _reason(outcome: Outcome, said: Mapping[str, Mapping[str, Any]], rule: Store
 
 
 def _leak(said: Mapping[str, Any]) -> str:
-    hits = said.get("hits") or []
-    if hits:
-        return "; ".join(f"{hit['coverage']:.0%} of {hit['evaluation']}, item {hit['item']}" for hit in hits[:3])
+    """By evaluation and item, the item that the document has most of first."""
+    coverage: dict[str, float] = {}
+    for hit in said.get("hits") or []:
+        name = f"{hit['evaluation']}, item {str(hit['item'])[:12]}"
+        coverage[name] = max(coverage.get(name, 0.0), hit["coverage"])
+    if coverage:
+        return "; ".join(
+            f"{share:.0%} of a passage of {name}" for name, share in sorted(coverage.items(), key=lambda row: (-row[1], row[0]))[:3]
+        )
     return f"text of {', '.join(said.get('evaluations') or ['an evaluation'])}"

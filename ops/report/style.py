@@ -14,7 +14,7 @@ STYLE = """
   }
 }
 * { box-sizing: border-box; }
-h2, .sample > header span { min-width: 0; overflow-wrap: anywhere; }
+h2, .sample > header span:last-child { min-width: 0; overflow-wrap: anywhere; }
 body { margin: 0 auto; max-width: 1180px; padding: 32px 24px 80px; background: var(--ground); color: var(--ink);
   font: 15px/1.5 system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
 h1 { font-size: 26px; margin: 0 0 4px; letter-spacing: -0.01em; }
@@ -48,7 +48,7 @@ tr.total td { font-weight: 600; border-bottom: none; }
 .sample { border: 1px solid var(--line); border-radius: 10px; margin: 0 0 14px; overflow: hidden; }
 .sample > header { display: flex; gap: 12px; align-items: baseline; padding: 10px 16px; background: var(--raised);
   border-bottom: 1px solid var(--line); }
-.tag { color: #fff; border-radius: 5px; padding: 1px 8px; font-size: 12.5px; white-space: nowrap; }
+.tag { flex: none; color: #fff; border-radius: 5px; padding: 1px 8px; font-size: 12.5px; white-space: nowrap; }
 .sides { display: grid; grid-template-columns: 1fr 1fr; } .sides > div { padding: 12px 16px; min-width: 0; }
 .sides > div + div { border-left: 1px solid var(--line); } .alone { grid-template-columns: 1fr; }
 .name { color: var(--dim); font-size: 12.5px; overflow-wrap: anywhere; margin-bottom: 6px; }

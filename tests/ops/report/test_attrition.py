@@ -27,7 +27,7 @@ TEXTS = {
     "hostile": " ".join(HOSTILE) + " \u202e backwards \x1b[31m",
     "foreign": "Ein Text über Gezeiten.",
     "poor": "buy buy buy",
-    "exam": "Held out for the exam.",
+    "exam": "Held out for the exam. What else?",
 }
 WEB = [
     Document("kept 0", (2, 3, 4)),
@@ -69,8 +69,9 @@ def lineage(directory: Path) -> dict[str, Any]:
         ])  # fmt: skip
         start = TEXTS["leak"].index("What")
         hit = {"coverage": 0.83, "evaluation": "geography<b>", "item": "7", "start": start, "end": start + 28}
+        exam = {"coverage": 0.4, "evaluation": "held_out/web", "item": WEB[7].id, "start": start, "end": start + 4}
         leaking = [by_id[id].contaminated for id in ids]
-        leaks[name] = pa.table({"id": ids, "is_contaminated": leaking, "hits": [[hit] if leaks else [] for leaks in leaking]})
+        leaks[name] = pa.table({"id": ids, "is_contaminated": leaking, "hits": [[hit, hit, exam] if leaks else [] for leaks in leaking]})
         near[f"web/{name}"] = near_table(ids, [by_id[id].fuzzy for id in ids])
     stats = {"documents": 8, "duplicates": 2, "blank": 1}
     inputs["normalized"] = {"web": artifact_of(directory / "normalized-full", tables, stats)}
@@ -125,8 +126,10 @@ def test_the_funnel_adds_up_from_records_to_tokens(report: Artifact):
 def test_every_outcome_is_shown_with_its_reason_and_what_it_stands_beside(report: Artifact):
     shown = samples(report)
     assert shown.keys() == TEXTS.keys()
-    assert shown["leak"]["reason"] == "83% of geography<b>, item 7"
+    assert shown["leak"]["reason"] == "83% of a passage of geography<b>, item 7; 40% of a passage of held_out/web, item " + WEB[7].id[:12]
     assert marks(shown["leak"]["passage"], "reason") == ["What is the capital of Peru?"]
+    assert shown["leak"]["beside"]["title"] == "held out"
+    assert marks(shown["leak"]["beside"]["passage"], "reason") == ["What"]
     assert shown["near"]["reason"].startswith("97.0% of its word 3-grams stand in ")
     assert shown["near"]["beside"]["id"] == WEB[0].id
     assert marks(shown["near"]["passage"], "only") == ["nearly"]
