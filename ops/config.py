@@ -229,6 +229,43 @@ class QualityConfig(ProgramConfig):
         return self
 
 
+class EmbedderConfig(ProgramConfig):
+    """The lexical embedder: what it reads, and the vectors that it gives."""
+
+    dims: int = Field(192, ge=8)
+    term_bits: int = Field(18, ge=8, le=24)  # terms share 2**term_bits weights
+    max_chars: int = Field(32_768, ge=1)  # read from the beginning of each text
+    documents_per_source: int = Field(20_000, ge=1)  # that rarity is counted on
+    min_documents: int = Field(2, ge=1)  # terms of fewer weigh nothing: they are near to no other text
+    seed: int = Field(42, ge=0)
+    batch_rows: int = execution_only(2_048, ge=1)
+
+
+class EmbedConfig(ProgramConfig):
+    """How documents are embedded. Nothing to choose but where it is done: the rest is the embedder's."""
+
+    batch_rows: int = execution_only(2_048, ge=1)
+    execution: Execution = execution_only(Execution())
+
+
+class ClusterConfig(ProgramConfig):
+    """Fine clusters of a sample, and the coarser views of them."""
+
+    clusters: int = Field(1_000, ge=2)
+    views: tuple[int, ...] = (200, 40)  # clusters asked for; fewer where the smallest would be too small
+    min_even_share: float = Field(0.4, ge=0, le=1)  # of an even split, that each cluster of a view has: at 40 clusters 1 % of all rows
+    rows_per_source: int = Field(100_000, ge=1)
+    rounds: int = Field(20, ge=1)
+    seed: int = Field(42, ge=0)
+
+
+class AssignConfig(ProgramConfig):
+    """How documents come to clusters. Nothing to choose but where it is done."""
+
+    batch_rows: int = execution_only(8_192, ge=1)
+    execution: Execution = execution_only(Execution())
+
+
 class EvaluationSet(ProgramConfig):
     """Evaluation items that must not be trained on, as files.
 

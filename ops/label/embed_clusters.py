@@ -1,0 +1,269 @@
+"""Clusters of embeddings, fine ones and nested coarser views of them, none of which is too small.
+
+Spherical k-means: unit vectors, cosine similarity, which is to be *maximised*. Every row of the sample takes part in every
+round. Coarser views merge finer clusters, so each fine cluster lies in one coarse one; a view ends with no cluster below
+its minimum population. k-means in float32 is not bit-stable across CPUs: clusters are made once and kept as an artifact.
+
+Source: Dhillon, Modha 2001; seeding by distance, Arthur, Vassilvitskii 2007.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from infra.artifacts.artifact import Artifact, Artifacts
+from infra.artifacts.program import Stats, program
+from infra.artifacts.writer import Writer
+from ops.attributes import map_attributes
+from ops.config import AssignConfig, ClusterConfig
+from ops.dataflow.shard import Shard, Tally
+from ops.dataflow.work import Output
+from ops.label.embed import Vectors, in_steps, unit_vectors
+from ops.shards import read_batches, shard_names
+
+Units = NDArray[np.float32]
+Labels = NDArray[np.int64]
+ASSIGN_ROWS = 4_096
+BLOCK_ROWS = 65_536  # similarities computed at once: 65,536 x 5,000 floats are 1.3 GB, so fewer clusters need less
+
+
+class ViewStats(Stats):
+    """One view: its clusters, and the share of the sample in the smallest and the largest."""
+
+    clusters: int
+    smallest_share: float
+    largest_share: float
+
+
+class ClusterStats(Stats):
+    """Rows that the clusters were made of, by source; the mean similarity to the own centroid; the views, finest first."""
+
+    rows: int
+    rows_by_source: dict[str, int]
+    rounds: int
+    mean_similarity: float
+    views: dict[str, ViewStats]
+
+
+class AssignStats(Stats):
+    """Documents by cluster of the coarsest view, and their mean similarity to their fine centroid."""
+
+    documents: int
+    mean_similarity: float
+    coarsest: dict[str, int]
+
+
+@program(version="1")
+def cluster_embeddings(config: ClusterConfig, embeddings: Artifacts, out: Writer) -> ClusterStats:
+    """Make clusters of a sample.
+
+    Args:
+        embeddings: by source; each gives the documents of its smallest ids, `rows_per_source` at most.
+        out: `centroids.npy`: int8 [clusters, dims], as embeddings are. `views.json`: name -> for each fine cluster the
+            cluster of that view.
+
+    Raises:
+        ValueError: there are fewer different vectors than clusters.
+    """
+    samples = {source: sample_vectors(embeddings[source], config.rows_per_source) for source in sorted(embeddings)}
+    units = unit_vectors(np.concatenate(list(samples.values()))) if samples else np.zeros((0, 1), np.float32)
+    units = units[np.any(units != 0, axis=1)]
+    fitted = spherical_k_means(units, config.clusters, config.rounds, config.seed, out)
+    population = np.bincount(fitted.labels, minlength=config.clusters)
+    views = nested_views(fitted.centroids, population, config.views, config.min_even_share)
+    buffer = io.BytesIO()
+    np.save(buffer, in_steps(fitted.centroids))
+    with out.open("centroids.npy") as stream:
+        stream.write(buffer.getvalue())
+    out.write_json("views.json", {name: view.tolist() for name, view in views.items()})
+    return ClusterStats(
+        rows=len(units),
+        rows_by_source={source: len(rows) for source, rows in samples.items()},
+        rounds=fitted.rounds,
+        mean_similarity=round(fitted.mean_similarity, 6),
+        views={name: _view_stats(view, population) for name, view in views.items()},
+    )
+
+
+def sample_vectors(artifact: Artifact, rows: int) -> Vectors:
+    """The vectors of the smallest ids: ids are hashes, so that is a draw, and the same one every time."""
+    ids: list[str] = []
+    parts: list[Vectors] = []
+    for name in shard_names(artifact):
+        for batch in read_batches(artifact, name, ["id", "embedding"]):
+            ids += batch["id"].to_pylist()
+            column = batch["embedding"]
+            parts.append(column.flatten().to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size))
+    if not parts:
+        return np.zeros((0, 1), np.int8)
+    chosen = np.argsort(np.array(ids))[:rows]
+    return np.concatenate(parts)[chosen]
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """centroids: float32 [clusters, dims], unit length. labels: [rows]."""
+
+    centroids: Units
+    labels: Labels
+    rounds: int
+    mean_similarity: float
+
+
+def spherical_k_means(units: Units, clusters: int, max_rounds: int, seed: int, out: Writer) -> Clustering:
+    """Cluster unit vectors until nothing moves, or for `max_rounds`.
+
+    Raises:
+        ValueError: there are fewer different vectors than clusters.
+    """
+    if len(np.unique(units, axis=0)) < clusters:
+        raise ValueError(f"{len(units)} rows hold fewer than {clusters} different vectors; ask for fewer clusters or sample more rows")
+    rng = np.random.default_rng(seed)
+    centroids = seed_centroids(units, clusters, rng)
+    labels, similarity = nearest(units, centroids)
+    rounds = 0
+    for rounds in range(1, max_rounds + 1):
+        sums = np.zeros_like(centroids)
+        np.add.at(sums, labels, units)
+        empty = np.flatnonzero(np.bincount(labels, minlength=clusters) == 0)
+        sums[empty] = units[np.argsort(similarity)[: len(empty)]]  # the rows that fit worst begin anew
+        lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)
+        centroids = np.asarray(sums / lengths, np.float32)
+        moved, similarity = nearest(units, centroids)
+        out.progress(rounds, max_rounds, "rounds", similarity=float(similarity.mean()))
+        if np.array_equal(moved, labels):
+            break
+        labels = moved
+    return Clustering(centroids, labels, rounds, float(similarity.mean()))
+
+
+def seed_centroids(units: Units, clusters: int, rng: np.random.Generator) -> Units:
+    """k-means++: each next centroid is a row, drawn by its distance 1 - cos from the nearest one so far."""
+    chosen = [int(rng.integers(len(units)))]
+    distance = np.maximum(0.0, 1.0 - (units @ units[chosen[0]]).astype(np.float64))
+    for _ in range(clusters - 1):
+        total = distance.sum()
+        place = int(np.searchsorted(np.cumsum(distance), rng.random() * total)) if total > 1e-6 else int(rng.integers(len(units)))
+        chosen.append(min(place, len(units) - 1))
+        distance = np.minimum(distance, np.maximum(0.0, 1.0 - (units @ units[chosen[-1]]).astype(np.float64)))
+    return units[chosen].copy()
+
+
+def nearest(units: Units, centroids: Units) -> tuple[Labels, Units]:
+    """For each row the most similar centroid, the first of equal ones, and the similarity."""
+    labels, similarity = np.empty(len(units), np.int64), np.empty(len(units), np.float32)
+    for start in range(0, len(units), BLOCK_ROWS):
+        block = units[start : start + BLOCK_ROWS] @ centroids.T
+        labels[start : start + len(block)] = block.argmax(axis=1)
+        similarity[start : start + len(block)] = block.max(axis=1)
+    return labels, similarity
+
+
+def assigned(vectors: Vectors, centroids: Vectors) -> tuple[Labels, NDArray[np.float64]]:
+    """As `nearest`, the same in any batch and on any CPU: products of small whole numbers are exact in float32."""
+    labels, similarity = np.empty(len(vectors), np.int64), np.empty(len(vectors))
+    lengths = np.sqrt((centroids.astype(np.int64) ** 2).sum(axis=1))
+    own = np.sqrt((vectors.astype(np.int64) ** 2).sum(axis=1))
+    wide = np.ascontiguousarray(centroids.astype(np.float32).T)
+    for start in range(0, len(vectors), ASSIGN_ROWS):
+        block = (vectors[start : start + ASSIGN_ROWS].astype(np.float32) @ wide) / np.maximum(1e-9, lengths)
+        labels[start : start + len(block)] = block.argmax(axis=1)
+        similarity[start : start + len(block)] = block.max(axis=1) / np.maximum(1e-9, own[start : start + len(block)])
+    return labels, similarity
+
+
+def nested_views(centroids: Units, population: NDArray[np.int64], sizes: Sequence[int], min_even_share: float) -> dict[str, Labels]:
+    """Views of the fine clusters, the finest first: each merges groups of the one before.
+
+    Groups are merged by the similarity of their mean vectors until there are as many as asked for and none has less than
+    `min_even_share` of what an even split would give it; so a view may have fewer clusters than asked, and is named by
+    what it has.
+    """
+    group = np.arange(len(centroids))
+    sums, weight = centroids.astype(np.float64) * population[:, None], population.astype(np.float64)
+    alive = np.ones(len(centroids), bool)
+    views = {f"cluster_{len(centroids)}": group.copy()}
+    for size in sorted(sizes, reverse=True):
+        while alive.sum() > 1:
+            members = np.flatnonzero(alive)
+            small = weight[members].min() < min_even_share * population.sum() / size
+            if len(members) <= size and not small:
+                break
+            means = sums[members] / np.maximum(1e-9, np.linalg.norm(sums[members], axis=1, keepdims=True))
+            alike = means @ means.T
+            np.fill_diagonal(alike, -2.0)
+            one = int(weight[members].argmin()) if small else int(alike.max(axis=1).argmax())
+            other = int(alike[one].argmax())
+            keep, gone = sorted((int(members[one]), int(members[other])))
+            sums[keep] += sums[gone]
+            weight[keep] += weight[gone]
+            alive[gone] = False
+            group[group == gone] = keep
+        _, numbered = np.unique(group, return_inverse=True)
+        views[f"cluster_{numbered.max() + 1}"] = numbered.astype(np.int64)
+    return views
+
+
+def _view_stats(view: Labels, population: NDArray[np.int64]) -> ViewStats:
+    counts = np.bincount(view, weights=population)
+    total = max(1.0, counts.sum())
+    return ViewStats(clusters=len(counts), smallest_share=round(counts.min() / total, 6), largest_share=round(counts.max() / total, 6))
+
+
+@program(version="1")
+def assign_clusters(config: AssignConfig, embeddings: Artifact, clusters: Artifact, out: Writer) -> AssignStats:
+    """Assign every document to a cluster of each view.
+
+    Args:
+        embeddings: of one source.
+        out: co-partitioned; `id`, `similarity: float32` to the fine centroid, and of each view a column `cluster_{size}:
+            int32`; -1 in all of them for a document without any term. The coarsest view is what a mixture calls domains.
+    """
+    names = list(clusters.read_json("views.json"))
+    ordered = sorted(names, key=lambda name: -int(name.removeprefix("cluster_")))
+    schema = pa.schema([("id", pa.string()), ("similarity", pa.float32()), *((name, pa.int32()) for name in ordered)])
+    done = map_attributes(
+        "assign",
+        embeddings,
+        out,
+        AssignDocuments(clusters, schema),
+        columns=["id", "embedding"],
+        output=Output(schema, batch_rows=config.batch_rows),
+        execution=config.execution,
+    )
+    coarsest = {key.removeprefix("of/"): count for key, count in sorted(done.tally.items()) if key.startswith("of/")}
+    return AssignStats(
+        documents=done.rows, mean_similarity=round(done.tally["similarity"] / 1_000_000 / max(1, done.rows), 6), coarsest=coarsest
+    )
+
+
+@dataclass(frozen=True)
+class AssignDocuments:
+    """Vectors -> clusters."""
+
+    clusters: Artifact
+    schema: pa.Schema
+
+    def __call__(self, shard: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+        with self.clusters.open("centroids.npy") as stream:
+            centroids = np.load(io.BytesIO(stream.read()))
+        views = {name: np.array(view) for name, view in self.clusters.read_json("views.json").items()}
+        for batch in batches:
+            column = batch["embedding"]
+            vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size)
+            fine, similarity = assigned(vectors, centroids)
+            known = np.any(vectors != 0, axis=1)
+            columns = {name: np.where(known, views[name][fine], -1) for name in self.schema.names[2:]}
+            coarse = columns[self.schema.names[-1]]
+            tally.update({f"of/{cluster}": int(count) for cluster, count in zip(*np.unique(coarse, return_counts=True), strict=True)})
+            tally["similarity"] += int(np.rint(similarity * 1_000_000).sum())
+            rows = [
+                batch["id"],
+                pa.array(similarity.astype(np.float32)),
+                *(pa.array(values.astype(np.int32)) for values in columns.values()),
+            ]
+            yield pa.RecordBatch.from_arrays(rows, schema=self.schema)
