@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
@@ -11,12 +10,11 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import identity_of
 from infra.artifacts.writer import Writer
 from model.arrays import encode
+from model.config import LoaderConfig
 from model.eval.perplexity.compare import compare_models
 from model.eval.perplexity.score import score_text
 from model.eval.perplexity.scored import read_documents
-from model.finish import MODEL
-from model.parameters import init
-from model.presets import tiny_model
+from model.finish import MODEL as WEIGHTS
 from model.run import CONFIG, FLOPS_CONVENTIONS, STATE, RunState, resolve
 from model.state import to_arrays
 from ops.config import EvaluationNgramsConfig, EvaluationSet
@@ -25,10 +23,10 @@ from ops.evaluation.perplexity.config import PerplexityConfig, PerplexityGapConf
 from ops.tokenizer import load_tokenizer
 from tests.builders import publish, run_program
 from tests.model.cells import DATA, tiny_config
-from tests.model.eval.tasks.released import SENTENCES, release
+from tests.model.eval.tasks.released import CONTEXT_TOKENS, MODEL, SENTENCES, release, weights
 from tests.ops.stores import Document, store_of
 
-VOCABULARY = 330
+VOCABULARY = MODEL.vocab_size
 BENCHMARK = "Which of the nine ducks on the northern pond laid the two eggs that she sold for eight dollars on the market last week?"
 TEXTS = {
     "odd": "a\u2028b\u2029c\u0085d\u000be\u000cf 🦆 g and so on, for some more words",
@@ -39,13 +37,13 @@ TEXTS = {
 
 def checkpoint_of(folder: Path, seed: int) -> Artifact:
     """What a run leaves behind, with random weights."""
-    run = resolve(tiny_config(model=tiny_model().model_copy(update={"vocab_size": VOCABULARY})))
-    params, bias = init(run.model, seed=seed), jax.numpy.zeros((run.model.layers, run.model.experts))
+    run = resolve(tiny_config(model=MODEL, loader=LoaderConfig(batch_sequences=4, sequence_tokens=CONTEXT_TOKENS)))
+    params, bias = weights(run.model, seed)
     out = Writer(str(folder / "attempt"), scratch_url=str(folder / "scratch"))
     state = RunState(step=run.end_step, tokens=1, flops=1.0, flops_conventions=FLOPS_CONVENTIONS, data=DATA)
     out.write_json(CONFIG, identity_of(run))
     out.write_json(STATE, state.model_dump(mode="json"))
-    with out.open(MODEL) as stream:
+    with out.open(WEIGHTS) as stream:
         stream.write(encode(to_arrays({"parameters": params, "router_bias": bias})))
     return publish(folder, out, {})
 

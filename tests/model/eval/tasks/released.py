@@ -6,10 +6,13 @@ from pathlib import Path
 import jax
 import numpy as np
 import yaml
+from numpy.typing import NDArray
+from tokenizers import pre_tokenizers, trainers
 
+from model.architecture import ModelConfig
 from model.arrays import encode
 from model.export import CONFIG, WEIGHTS, release_arrays, release_config
-from model.parameters import init
+from model.parameters import Params, declare
 from model.presets import tiny_model
 from model.state import to_arrays
 from ops.tokenizer import SPECIALS, untrained
@@ -19,12 +22,18 @@ SENTENCES = (
     "She sells 3 eggs for 4 dollars each, so she has 3 * 4 = 12 dollars. The answer is 12. Ümlaut, 東京, 🦆\n",
 )
 CONTEXT_TOKENS = 96
+MODEL = tiny_model().model_copy(update={"vocab_size": 330})  # one shape for all tests, which compile it once
+
+
+def weights(model: ModelConfig, seed: int) -> tuple[Params, NDArray[np.float32]]:
+    """Parameters and router bias by numpy alone: initialising would compile. Logits come out large, so that no two likeliest tokens tie."""
+    rng = np.random.default_rng(seed)
+    params = jax.tree.map(lambda leaf: rng.normal(0.0, 0.3, leaf.shape).astype(np.float32), declare(model))
+    return params, rng.normal(size=(model.layers, model.experts)).astype(np.float32)
 
 
 def release(folder: Path, *, seed: int = 5, vocabulary: int = 330) -> Path:
-    """Write a released folder. Its logits are scaled up, so that the likeliest token is likelier than rounding."""
-    from tokenizers import pre_tokenizers, trainers
-
+    """Write a released folder; its tokenizer has `vocabulary` tokens, and its model room for as many and more."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = untrained()
     trainer = trainers.BpeTrainer(
@@ -35,11 +44,9 @@ def release(folder: Path, *, seed: int = 5, vocabulary: int = 330) -> Path:
     )
     tokenizer.train_from_iterator(SENTENCES * 4, trainer=trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
-    model = tiny_model().model_copy(update={"vocab_size": vocabulary})
-    params, bias = init(model, seed=seed), jax.random.normal(jax.random.key(seed), (model.layers, model.experts))
-    params = {**params, "head": params["head"] * 20} if "head" in params else params
-    (folder / WEIGHTS).write_bytes(encode(release_arrays(to_arrays(params), np.asarray(bias))))
-    (folder / CONFIG).write_text(json.dumps(release_config(model, context_tokens=CONTEXT_TOKENS, end_of_text_id=0, pad_id=1)))
+    params, bias = weights(MODEL, seed)
+    (folder / WEIGHTS).write_bytes(encode(release_arrays(to_arrays(params), bias)))
+    (folder / CONFIG).write_text(json.dumps(release_config(MODEL, context_tokens=CONTEXT_TOKENS, end_of_text_id=0, pad_id=1)))
     return folder
 
 
