@@ -143,15 +143,23 @@ def _check_payload(record: Record, expected: Expected) -> tuple[int, Literal["in
         raise RecordError(FetchReason.BAD_HTTP, str(error)) from error
     if not 200 <= response.status < 300 or response.status == PARTIAL_CONTENT:
         raise RecordError(FetchReason.ORIGIN_STATUS, str(response.status))
-    bodies = (response.body, http_message.untransferred(response))  # archives differ in whether the digest is over the chunks
+    untransferred = http_message.untransferred(response)  # archives differ in whether the digest is over the chunks
+    bodies = (response.body,) if untransferred is response.body else (response.body, untransferred)
+    own, named = record.fields.get("warc-payload-digest"), _labelled(expected.digest)
     verified_by: Literal["index", "record", "nothing"] = "nothing"
-    for whose, digest in (("record", record.fields.get("warc-payload-digest")), ("index", _labelled(expected.digest))):
-        matches = None if digest is None else digests.matches(digest, *bodies)
-        if matches is False:
-            raise RecordError(FetchReason.DIGEST_MISMATCH, f"the payload is not the {digest} of the {whose}")
-        if matches:
-            verified_by = "index" if whose == "index" else "record"
+    if own is not None and own != named:
+        verified_by = "record" if _agrees(own, "record", bodies) else "nothing"
+    if named is not None and _agrees(named, "index", bodies):
+        verified_by = "index"
     return len(response.body), verified_by
+
+
+def _agrees(digest: str, whose: str, bodies: tuple[bytes, ...]) -> bool:
+    """Whether a digest is that of a body; False if it can't be read."""
+    matches = digests.matches(digest, *bodies)
+    if matches is False:
+        raise RecordError(FetchReason.DIGEST_MISMATCH, f"the payload is not the {digest} of the {whose}")
+    return bool(matches)
 
 
 def _labelled(digest: str | None) -> str | None:
