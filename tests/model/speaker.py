@@ -1,21 +1,44 @@
 """A tiny model that speaks: a released folder with random weights and a tokenizer of single bytes and a few words."""
 
+import functools
 import json
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from tokenizers import Tokenizer, trainers
 
 from model.architecture import ModelConfig
 from model.arrays import encode
 from model.export import CONFIG, WEIGHTS, release_arrays, release_config
+from model.parameters import Params, init
 from model.state import to_arrays
 from ops.tokenizer import END_OF_TEXT_ID, SPECIALS, untrained
-from tests.model.learner import CHEAP, bias, variant, weights
+from tests.model.learner import CHEAP, variant
 
 VOCABULARY = 300
 CONTEXT_TOKENS = 128
 SPEAKER: ModelConfig = variant(vocab_size=VOCABULARY, kernels=CHEAP)
+
+
+@functools.cache
+def weights(config: ModelConfig) -> Params:
+    """Random weights by numpy: nothing is compiled for them. Gains lie around one."""
+    draw = np.random.default_rng(0)
+
+    def leaf(path: tuple[Any, ...], shape: jax.ShapeDtypeStruct) -> jax.Array:
+        values = draw.normal(0, 0.25, shape.shape).astype(np.float32)
+        return jnp.asarray(values + 1 if "norm" in jax.tree_util.keystr(path) else values)
+
+    made: Params = jax.tree_util.tree_map_with_path(leaf, jax.eval_shape(lambda: init(config, 0)))
+    return made
+
+
+@functools.cache
+def bias(config: ModelConfig) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(1).normal(0, 0.1, (config.layers, config.experts)).astype(np.float32))
 
 
 def byte_tokenizer(vocab_size: int = VOCABULARY) -> Tokenizer:

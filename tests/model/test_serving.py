@@ -209,7 +209,7 @@ def test_a_folder_that_is_no_release_is_refused_by_file(tmp_path: Path) -> None:
 
 def test_closing_ends_the_thread(speaker: Path) -> None:
     before = threading.active_count()
-    engine = released(str(speaker), "1")
+    engine = released(str(speaker), str(SLOTS))
     engine.generate(asked("a", max_tokens=1), silent)
     engine.close()
     wait_for(lambda: threading.active_count() == before, "the thread ends")

@@ -9,14 +9,18 @@ from numpy.typing import NDArray
 from model.architecture import ModelConfig
 from model.generate import sample
 from model.serving.slots import Drawn, Slots, draw, free_slots, join, leave, step, width_for
-from tests.model.learner import CHEAP, bias, variant, weights
+from tests.model.learner import variant
+from tests.model.speaker import CONTEXT_TOKENS, SPEAKER, bias, weights
 
-ROOM_TOKENS = 64
+ROOM_TOKENS = CONTEXT_TOKENS
 EVERYTHING = variant(
-    kernels=CHEAP, norm_gate_rank=4, attention_gate=True, partial_key_offset=True, convolution_taps=3, latent_width=12, layers=4
+    kernels={"moe_backend": "blocked", "moe_block_rows": 16, "attention_backend": "plain"},
+    norm_gate_rank=4,
+    attention_gate=True,
+    partial_key_offset=True,
+    convolution_taps=3,
+    latent_width=12,
 )
-PLAIN = variant(kernels=CHEAP)
-BLOCKED = variant(kernels={"moe_backend": "blocked", "moe_block_rows": 16, "attention_backend": "plain"})
 PROMPTS = [[5, 9, 2], [7], list(range(3, 40)), [11, 4, 4, 60, 2, 8]]
 
 
@@ -67,7 +71,7 @@ def alone(config: ModelConfig, prompt: list[int], new: int, temperature: float =
     return sample(weights(config), bias(config), config, prompt, new, temperature=temperature, seed=seed, end_id=-1)
 
 
-@pytest.mark.parametrize("config", [BLOCKED, EVERYTHING], ids=["blocked", "everything"])
+@pytest.mark.parametrize("config", [SPEAKER, EVERYTHING], ids=["speaker", "everything"])
 def test_texts_that_join_and_leave_at_any_time_become_what_the_generator_makes_of_each(config: ModelConfig) -> None:
     hall = Hall(config)
     hall.join(0, PROMPTS[0])
@@ -84,7 +88,7 @@ def test_texts_that_join_and_leave_at_any_time_become_what_the_generator_makes_o
 
 
 def test_neighbours_change_no_bit_of_a_text() -> None:
-    quiet, busy = Hall(PLAIN), Hall(PLAIN)
+    quiet, busy = Hall(SPEAKER), Hall(SPEAKER)
     quiet.join(1, PROMPTS[0], temperature=1.0, seed=5)
     quiet.step(8)
     busy.join(2, PROMPTS[2], temperature=1.0, seed=1)
@@ -97,7 +101,7 @@ def test_neighbours_change_no_bit_of_a_text() -> None:
 
 
 def test_log_probabilities_are_those_of_the_models_own_distribution() -> None:
-    hall = Hall(PLAIN)
+    hall = Hall(SPEAKER)
     hall.join(0, PROMPTS[0], temperature=0.3, seed=2, top_p=0.8)
     logits = np.asarray(hall.state.logits[0], np.float64)
     hall.step()
