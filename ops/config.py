@@ -229,6 +229,45 @@ class QualityConfig(ProgramConfig):
         return self
 
 
+class GradeConfig(ProgramConfig):
+    """Who grades which documents for a quality classifier, and at what cost at most."""
+
+    oracle: Literal["rules", "chat"] = "rules"  # the free one, or a model behind an OpenAI-compatible endpoint
+    model: str = ""  # its name there
+    url: str = execution_only("")  # of the endpoint, up to /v1
+    documents_per_source: int = Field(100, ge=1)
+    budget: int = Field(7_000, ge=0)  # excerpts that the oracle may be asked about
+    window_chars: int = Field(1_300, ge=1)  # of beginning, middle and end, which an excerpt is made of
+    code_media_types: tuple[str, ...] = ("text/x-python", "text/x-source")  # reported apart
+    book: str = execution_only("")  # a file of JSON lines that keeps all answers, for this build and later ones
+    timeout_s: float = execution_only(60.0, gt=0)
+
+    @model_validator(mode="after")
+    def _chat_has_a_place(self) -> Self:
+        if self.oracle == "chat" and not (self.url and self.model):
+            raise ValueError("the oracle 'chat' needs a url and a model; name both, or take 'rules'")
+        return self
+
+
+class QualityModelConfig(ProgramConfig):
+    """How a quality classifier is learnt from grades."""
+
+    term_bits: int = Field(18, ge=8, le=24)  # words and pairs of words share 2**term_bits weights
+    window_chars: int = Field(1_300, ge=1)  # as the grades' excerpts have it
+    penalty: float = Field(1e-4, ge=0)  # on the squares of the weights
+    max_rounds: int = Field(200, ge=1)
+    calibration_share: float = Field(0.3, gt=0, lt=1)  # of the grades, set aside for calibration and report
+    min_documents: int = Field(30, ge=2)  # to learn from, and to calibrate on
+
+
+class ScoreConfig(ProgramConfig):
+    """The buckets of a learnt score."""
+
+    cuts: tuple[float, float, float, float] = (0.2, 0.4, 0.6, 0.8)  # bucket k holds scores from cut k-1 up to below cut k
+    batch_rows: int = execution_only(2_048, ge=1)
+    execution: Execution = execution_only(Execution())
+
+
 class EmbedderConfig(ProgramConfig):
     """The lexical embedder: what it reads, and the vectors that it gives."""
 
