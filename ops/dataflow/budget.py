@@ -17,12 +17,10 @@ class Budget:
     Attributes:
         batch_bytes: of a record batch in a function's hands.
         sort_bytes: DuckDB's own limit while it sorts; beyond it, it spills.
-        bucket_bytes: of a bucket that an engine hands over whole.
     """
 
     batch_bytes: int
     sort_bytes: int
-    bucket_bytes: int
 
     @classmethod
     def of(cls, memory_bytes: int) -> "Budget":
@@ -36,16 +34,14 @@ class Budget:
         return cls(
             batch_bytes=int(usable / BATCH_PEAK),
             sort_bytes=max(LEAST_SORT_BYTES, int(usable / SORT_PEAK)),
-            bucket_bytes=int(usable / BUCKET_PEAK),
         )
 
 
 RELIABLE_SHARE = 0.9  # the rest is for what allocators keep and fragments waste
-LEAST_SHARE = 0.25
-BATCH_PEAK = 40.0
-SORT_PEAK = 1.6
+LEAST_SHARE = 0.25  # of a process that is large before it starts: slow and going beats refused
+BATCH_PEAK = 40.0  # 18 MiB a batch for a worker of 1 GiB: enough for kernels, and 10-MB documents were tokenized within it
+SORT_PEAK = 1.6  # 10 million rows sorted beside a limit of 0.5 GiB: the process peaked at 0.65 GiB
 LEAST_SORT_BYTES = 64 * MiB
-BUCKET_PEAK = 4.0
 
 
 def held_bytes() -> int:

@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from infra.artifacts.artifact import Artifact
 from ops.config import ExactDedupConfig
-from ops.dedup.exact import exact_duplicates
-from ops.shards import read_table, shard_names
-from tests.builders import run_program
+from ops.dataflow.errors import PoisonedShardsError
+from ops.dataflow.shard import Shard, Tally
+from ops.dedup.exact import OCCURRENCES, REPEATS, TRAIN, exact_duplicates, find_repeats
+from ops.shards import read_table, shard_name, shard_names
+from tests.builders import artifact_of, run_program
 from tests.ops.normalized import id_of, normalized
 
 
@@ -52,9 +55,11 @@ def test_every_shard_has_a_file_with_all_its_rows(tmp_path: Path) -> None:
             assert read_table(result, f"{source}/{name}")["id"].equals(read_table(artifact, name)["id"])
 
 
-@pytest.mark.parametrize(("shards", "rows_per_part"), [(1, 4_000_000), (4, 4_000_000), (2, 9)])
-def test_one_survivor_per_text_agrees_with_a_dict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, rows_per_part: int) -> None:
-    monkeypatch.setattr("ops.dedup.shuffle.ROWS_PER_PART", rows_per_part)
+@pytest.mark.parametrize(("shards", "rows_per_bucket"), [(1, 4_000_000), (4, 4_000_000), (2, 9)])
+def test_one_survivor_per_text_agrees_with_a_dict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, rows_per_bucket: int
+) -> None:
+    monkeypatch.setattr("ops.dedup.exact.ROWS_PER_BUCKET", rows_per_bucket)
     texts = {source: [f"text {n}" for n in range(start, start + 40)] for source, start in (("a", 0), ("b", 20), ("c", 30))}
     sources = {source: normalized(tmp_path / source, rows, shards=shards) for source, rows in texts.items()}
     result = run_program(exact_duplicates, ExactDedupConfig(), tmp_path / "out", normalized=sources)
@@ -65,6 +70,33 @@ def test_one_survivor_per_text_agrees_with_a_dict(tmp_path: Path, monkeypatch: p
             if first.setdefault(text, source) != source:
                 expected[source, id_of(text)] = (first[text], id_of(text))
     assert removed(result) == expected
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
+def test_an_id_whose_copies_lie_in_several_batches_has_one_survivor(batch_rows: int) -> None:
+    rows = sorted((n % 3, n % 7, n + (TRAIN if n % 5 else 0)) for n in range(60))
+    table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], names=OCCURRENCES.schema.names).cast(OCCURRENCES.schema)
+    found = pa.Table.from_batches(find_repeats(Shard("b", 0), iter(table.to_batches(batch_rows)), Tally()), REPEATS)
+    survivors: dict[tuple[int, int], int] = {}
+    expected = [
+        (rank % TRAIN, survivors[high, low]) for high, low, rank in rows if survivors.setdefault((high, low), rank % TRAIN) != rank % TRAIN
+    ]
+    assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == expected
+    assert len(expected) == 60 - 21
+
+
+def test_shards_of_many_batches_are_flagged_in_their_places(tmp_path: Path) -> None:
+    texts = [f"text {n}" for n in range(9_000)]
+    sources = {"a": normalized(tmp_path / "a", texts), "b": normalized(tmp_path / "b", texts[::2])}
+    result = run_program(exact_duplicates, ExactDedupConfig(), tmp_path / "out", normalized=sources)
+    assert removed(result) == {("b", id_of(text)): ("a", id_of(text)) for text in texts[::2]}
+
+
+def test_ids_that_are_no_hashes_are_refused_by_name_of_the_shard(tmp_path: Path) -> None:
+    table = pa.table({"id": ["short"], "is_held_out": [False]})
+    source = artifact_of(tmp_path / "a", {shard_name(0, 1): table})
+    with pytest.raises(PoisonedShardsError, match=r"a/part-00000-of-00001\.parquet, rows? 0 .*32 hex digits"):
+        run_program(exact_duplicates, ExactDedupConfig(), tmp_path / "out", normalized={"a": source})
 
 
 def test_the_order_of_the_inputs_does_not_matter(tmp_path: Path) -> None:
