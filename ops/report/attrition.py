@@ -1,6 +1,6 @@
 """attrition: what became of every source's documents, with samples, for people: data and one HTML file."""
 
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import asdict
 
 import pyarrow.parquet as pq
@@ -15,6 +15,7 @@ from ops.report.page import RejectExample, page_of
 from ops.report.samples import LabelSets, samples_of
 
 REPORT_FILE, FUNNEL_FILE, SAMPLES_FILE = "report.html", "funnel.json", "samples.json"
+EXAMPLE_CHARS = 200
 
 
 class AttritionStats(Stats):
@@ -53,18 +54,21 @@ def report_attrition(
         UnbalancedFunnelError, MisalignedShardError: the inputs do not belong together.
     """
     ledger = read_ledger(store)
-    funnels = [funnel_of(source, raw[source], extracted[source], normalized[source], ledger) for source in sorted(normalized)]
+    unfetched = {source: _reasons(raw[source], "fetch_errors.parquet", config.samples_per_outcome) for source in sorted(raw)}
+    rejects = {source: _reasons(extracted[source], "rejects.parquet", config.samples_per_outcome)[1] for source in sorted(extracted)}
+    funnels = [
+        funnel_of(source, raw[source], extracted[source], normalized[source], ledger, unfetched[source][0]) for source in sorted(normalized)
+    ]
     labels = LabelSets(
         {"normalized": normalized, "language": language, "quality": quality, "contamination": contamination},
         {"exact": exact_duplicates, "fuzzy": fuzzy_duplicates},
         StoreConfig.model_validate(store.manifest.payload.get("config", {})),
     )
     samples = samples_of(labels, config, sum(funnel.distinct for funnel in funnels), out.progress)
-    rejects = {source: list(_examples(artifact, config.samples_per_outcome)) for source, artifact in sorted(extracted.items())}
     out.write_json(FUNNEL_FILE, [funnel.model_dump(mode="json") for funnel in funnels])
     out.write_json(SAMPLES_FILE, [asdict(sample) for sample in samples])
     with out.open(REPORT_FILE) as stream:
-        stream.write(page_of(funnels, samples, rejects).encode())
+        stream.write(page_of(funnels, samples, rejects, {source: examples for source, (_, examples) in unfetched.items()}).encode())
     return AttritionStats(**totals(funnels), samples=len(samples))
 
 
@@ -73,14 +77,16 @@ def read_funnels(attrition: Artifact) -> list[SourceFunnel]:
     return [SourceFunnel.model_validate(row) for row in attrition.read_json(FUNNEL_FILE)]
 
 
-def _examples(extracted: Artifact, count: int) -> Iterator[RejectExample]:
-    """The first records of each reason."""
-    if "rejects.parquet" not in extracted.names:
-        return
-    shown: dict[str, int] = {}
-    with extracted.open("rejects.parquet") as stream, pq.ParquetFile(stream) as table:
+def _reasons(artifact: Artifact, name: str, shown: int) -> tuple[dict[str, int], list[RejectExample]]:
+    """How many rows of a table of failures there are by reason, and the first ones of each."""
+    counts: Counter[str] = Counter()
+    examples: list[RejectExample] = []
+    if name not in artifact.names:
+        return {}, []
+    with artifact.open(name) as stream, pq.ParquetFile(stream) as table:
         for batch in table.iter_batches(columns=["reason", "uri", "detail"]):
             for row in batch.to_pylist():
-                shown[row["reason"]] = shown.get(row["reason"], 0) + 1
-                if shown[row["reason"]] <= count:
-                    yield RejectExample(row["reason"], row["uri"][:200], row["detail"][:200])
+                counts[row["reason"]] += 1
+                if counts[row["reason"]] <= shown:
+                    examples.append(RejectExample(row["reason"], row["uri"][:EXAMPLE_CHARS], row["detail"][:EXAMPLE_CHARS]))
+    return dict(counts), examples

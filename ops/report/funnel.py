@@ -1,8 +1,9 @@
 """What became of each source's records and documents, stage by stage, from the stages' own counters."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from infra.artifacts.artifact import Artifact
 from ops.attrition import Attrition, Outcome
@@ -27,6 +28,9 @@ class SourceFunnel(BaseModel):
 
     source: str
     domain: str
+    index_rows: int = 0  # of a crawl's URL index; `wanted` of them, the rest was left out or stood there twice
+    wanted: int = 0
+    fetch_errors: dict[str, int] = Field(default_factory=dict)  # by reason, of what was wanted
     fetched: int  # what `raw` counts: pages, files or rows; of WARC files, the files
     records: int
     rejected: dict[str, int]
@@ -39,9 +43,10 @@ class SourceFunnel(BaseModel):
 
     @property
     def steps(self) -> list[tuple[str, int]]:
-        """How many documents are left after each step, from the records on."""
+        """How many are left after each step, from the index's rows or the records on."""
         left = self.documents.read
-        steps = [("records", self.records), ("extracted", self.extracted), ("distinct", left)]
+        steps = [("index rows", self.index_rows), ("wanted", self.wanted)] if self.index_rows else []
+        steps += [("records", self.records), ("extracted", self.extracted), ("distinct", left)]
         for outcome, title in STEPS.items():
             if lost := getattr(self.documents, outcome.name.lower()):
                 left -= lost
@@ -58,19 +63,28 @@ def spoken(outcome: Outcome) -> str:
     return "to train on" if outcome is Outcome.OUT else outcome.name.lower().replace("_", " ")
 
 
-def funnel_of(source: str, raw: Artifact, extracted: Artifact, normalized: Artifact, ledger: Ledger) -> SourceFunnel:
+def funnel_of(
+    source: str, raw: Artifact, extracted: Artifact, normalized: Artifact, ledger: Ledger, fetch_errors: Mapping[str, int]
+) -> SourceFunnel:
     """The funnel of one source.
+
+    Args:
+        fetch_errors: by reason, as `raw` lists them.
 
     Raises:
         UnbalancedFunnelError: what one stage gave is not what the next one took.
     """
-    counters, texts = ledger.counters[source], normalized.stats
+    counters, texts, rows = ledger.counters[source], normalized.stats, raw.stats.get("index_rows", 0)
+    left_out = raw.stats.get("index_repeated", 0) + sum(raw.stats.get("index_left_out", {}).values())
     funnel = SourceFunnel(
         source=source,
         domain=ledger.sources[source],
+        index_rows=rows,
+        wanted=rows - left_out,
+        fetch_errors=_largest_first(fetch_errors),
         fetched=raw.stats["records"],
         records=extracted.stats["records"],
-        rejected=dict(sorted(extracted.stats["rejects"].items(), key=lambda item: (-item[1], item[0]))),
+        rejected=_largest_first(extracted.stats["rejects"]),
         extracted=extracted.stats["documents"],
         blank=texts["blank"],
         copies=texts["duplicates"],
@@ -82,6 +96,10 @@ def funnel_of(source: str, raw: Artifact, extracted: Artifact, normalized: Artif
     _require(source, "normalized", funnel.extracted, funnel.distinct + funnel.copies + funnel.blank)
     _require(source, "store", funnel.distinct, funnel.documents.read)
     return funnel
+
+
+def _largest_first(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _require(source: str, stage: str, taken: int, accounted: int) -> None:

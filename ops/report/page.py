@@ -17,21 +17,31 @@ ORDER = (*(outcome for outcome in Outcome if outcome is not Outcome.OUT), Outcom
 
 @dataclass(frozen=True)
 class RejectExample:
-    """A record that is no document."""
+    """A record that is no document, or a page that could not be fetched."""
 
     reason: str
     uri: str
     detail: str
 
 
-def page_of(funnels: Sequence[SourceFunnel], samples: Sequence[Sample], rejects: Mapping[str, Sequence[RejectExample]]) -> str:
+def page_of(
+    funnels: Sequence[SourceFunnel],
+    samples: Sequence[Sample],
+    rejects: Mapping[str, Sequence[RejectExample]],
+    unfetched: Mapping[str, Sequence[RejectExample]],
+) -> str:
     """The page.
 
     Args:
-        rejects: examples by source, beside the counts that the funnels hold.
+        rejects, unfetched: examples by source, beside the counts that the funnels hold.
     """
     sections = [
-        _source(funnel, [sample for sample in samples if sample.source == funnel.source], rejects.get(funnel.source, ()))
+        _source(
+            funnel,
+            [sample for sample in samples if sample.source == funnel.source],
+            rejects.get(funnel.source, ()),
+            unfetched.get(funnel.source, ()),
+        )
         for funnel in funnels
     ]
     body = joined(_head(funnels), _overview(funnels), *sections)
@@ -100,10 +110,14 @@ def _legend(outcomes: Sequence[Outcome]) -> Markup:
     return element("div", *(element("span", element("i", class_=name), what) for name, what in names), class_="legend")
 
 
-def _source(funnel: SourceFunnel, samples: Sequence[Sample], rejects: Sequence[RejectExample]) -> Markup:
+def _source(
+    funnel: SourceFunnel, samples: Sequence[Sample], rejects: Sequence[RejectExample], unfetched: Sequence[RejectExample]
+) -> Markup:
     parts = [element("h2", funnel.source), _steps(funnel)]
+    if funnel.fetch_errors:
+        parts += [element("h3", "Pages that could not be fetched"), _reasons(funnel.fetch_errors, unfetched)]
     if funnel.rejected:
-        parts += [element("h3", "Records that are no documents"), _rejects(funnel, rejects)]
+        parts += [element("h3", "Records that are no documents"), _reasons(funnel.rejected, rejects)]
     removed = [sample for sample in samples if sample.outcome != Outcome.OUT.name.lower()]
     if removed:
         parts += [element("h3", "Removed, beside what was kept"), _meaning_of_marks(), *(_sample(sample) for sample in removed)]
@@ -116,15 +130,15 @@ def _source(funnel: SourceFunnel, samples: Sequence[Sample], rejects: Sequence[R
 def _steps(funnel: SourceFunnel) -> Markup:
     rows: list[Markup] = []
     for title, count in funnel.steps:
-        width = 100 * count / max(funnel.records, 1)
+        width = 100 * count / max(funnel.steps[0][1], 1)
         track = element("div", element("i", style=f"width: {width:.3f}%"), class_="track")
         rows += [element("span", title), track, element("span", f"{count:,} ({width:.1f} %)")]
     return element("div", *rows, class_="steps")
 
 
-def _rejects(funnel: SourceFunnel, examples: Sequence[RejectExample]) -> Markup:
+def _reasons(counts: Mapping[str, int], examples: Sequence[RejectExample]) -> Markup:
     rows = []
-    for reason, count in funnel.rejected.items():
+    for reason, count in counts.items():
         named = [": ".join(part for part in (one.uri, one.detail) if part) for one in examples if one.reason == reason]
         rows.append(element("tr", element("td", reason), element("td", f"{count:,}"), element("td", "; ".join(named))))
     head = element("tr", *(element("th", title) for title in ("reason", "records", "for example")))

@@ -81,7 +81,9 @@ def lineage(directory: Path) -> dict[str, Any]:
     store = run_program(build_store, rule, directory / "store", **inputs)
     store.manifest.payload["config"] = rule.model_dump(mode="json")
     rejects = pa.table({"reason": ["binary"] * 3 + ["http-status"], "uri": ["http://a/<script>"] * 4, "detail": ["x", "y", "z", "404"]})
-    inputs["raw"] = {"web": artifact_of(directory / "raw", {"files-00000.parquet": rejects}, {"records": 15})}
+    lost = pa.table({"reason": ["rejected", "digest-mismatch", "rejected"], "uri": ["http://l/<b>"] * 3, "detail": ["404", "sha1", "404"]})
+    index = {"records": 15, "index_rows": 40, "index_repeated": 2, "index_left_out": {"status": 20}}
+    inputs["raw"] = {"web": artifact_of(directory / "raw", {"fetch_errors.parquet": lost}, index)}
     counts = {"records": 15, "documents": 11, "rejects": {"binary": 3, "http-status": 1}}
     inputs["extracted"] = {"web": artifact_of(directory / "extracted", {"rejects.parquet": rejects}, counts)}
     del inputs["tokens"]
@@ -116,9 +118,12 @@ def test_the_funnel_adds_up_from_records_to_tokens(report: Artifact):
     [funnel] = read_funnels(report)
     assert (funnel.records, funnel.extracted, funnel.distinct) == (15, 11, 8)
     assert funnel.steps == [
-        ("records", 15), ("extracted", 11), ("distinct", 8), ("not contaminated", 7), ("no fuzzy duplicate", 5),
+        ("index rows", 40), ("wanted", 18), ("records", 15), ("extracted", 11), ("distinct", 8),
+        ("not contaminated", 7), ("no fuzzy duplicate", 5),
         ("of a wanted language", 4), ("of enough quality", 3), ("not held out", 2), ("to train on", 2),
     ]  # fmt: skip
+    assert funnel.fetch_errors == {"rejected": 2, "digest-mismatch": 1}
+    assert "http://l/<b>: sha1" in read(page(report)).text
     assert report.stats["documents_out"] == 2
     assert report.stats["tokens_out"] == 5
 

@@ -43,6 +43,7 @@ def hostile_page() -> str:
         fetched=9,
         records=9,
         rejected={EVIL: 4},
+        fetch_errors={EVIL: 2},
         extracted=5,
         blank=0,
         copies=1,
@@ -56,7 +57,8 @@ def hostile_page() -> str:
         Sample(EVIL, outcome, EVIL, EVIL, EVIL, passage, None if outcome == "out" else beside)
         for outcome in ("fuzzy", "contaminated", "out")
     ]
-    return page_of([funnel], samples, {EVIL: [RejectExample(EVIL, EVIL, EVIL)]})
+    examples = {EVIL: [RejectExample(EVIL, EVIL, EVIL)]}
+    return page_of([funnel], samples, examples, examples)
 
 
 def test_a_report_of_hostile_texts_is_harmless_and_fits_the_window(tmp_path: Path):

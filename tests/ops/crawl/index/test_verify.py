@@ -129,6 +129,17 @@ def test_a_record_that_shares_its_member_is_cut_out():
     assert gzip.decompress(found.member) == RECORD
 
 
+def test_an_arc_record_is_verified_like_any_other():
+    block = http(BODY)
+    arc = f"{URL} 192.0.2.1 20260101000000 text/html {len(block)}\n".encode() + block + b"\n"
+    member = gzip.compress(arc, mtime=0)
+    assert checked(member) == Verified(member, len(BODY), "index")
+    with pytest.raises(RecordError, match="uri-mismatch"):
+        checked(member, url="http://b.example/")
+    with pytest.raises(RecordError, match="digest-mismatch"):
+        checked(member, digest=digest_of(b"other"))
+
+
 def test_records_of_other_codings_become_gzip_members():
     assert gzip.decompress(checked(RECORD).member) == RECORD  # an uncompressed archive
     for kind in (Lz4Writer, ZstdWriter):
