@@ -14,6 +14,7 @@ from ops.hashing.kernels import mix64
 from ops.hashing.lexer import BRACE, CLOSE, DEF, MARK, NAME, OPEN, UNBRACE, is_mark, lex
 
 MAX_BODY_TOKENS = 4_000  # longer bodies are no evaluation's function; bounds the work on nested ones
+MAX_TEXT_BYTES = 4 << 20  # longer texts are no source code; bounds memory to 37 bytes a byte
 MAX_DEPTH = 8  # of functions inside functions
 MAX_NAMES = 256  # renamed in one function; further ones stay as they are
 PYTHON, BRACES = 1, 2  # families of languages
@@ -153,17 +154,22 @@ def column_functions(data, offsets, least):
     Returns:
         [functions] arrays: the row, the hash, and the bytes of the row from where to where.
     """
-    room = 1
+    room = 8
     for row in range(offsets.size - 1):
-        room = max(room, offsets[row + 1] - offsets[row])
+        size = offsets[row + 1] - offsets[row]
+        if size <= MAX_TEXT_BYTES:
+            room = max(room, size)
     hashes, kinds = np.empty(room, np.uint64), np.empty(room, np.uint8)
     starts, ends = np.empty(room, np.int64), np.empty(room, np.int64)
-    columns, openers = np.empty(room, np.int64), np.empty(room, np.int64)
-    values, firsts, lasts = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64)
+    columns, openers = np.empty(room, np.int32), np.empty(room, np.int32)
+    functions = room // 2  # a function has a bracket of each sort, or `def` and a colon
+    values, firsts, lasts = np.empty(functions, np.uint64), np.empty(functions, np.int32), np.empty(functions, np.int32)
     rows_out, values_out = np.empty(64, np.int64), np.empty(64, np.uint64)
     starts_out, ends_out = np.empty(64, np.int64), np.empty(64, np.int64)
     total = 0
     for row in range(offsets.size - 1):
+        if offsets[row + 1] - offsets[row] > MAX_TEXT_BYTES:
+            continue
         families = _families(data, offsets[row], offsets[row + 1])
         for family in (PYTHON, BRACES):
             if not families & family:

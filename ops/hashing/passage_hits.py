@@ -6,7 +6,7 @@ import numpy as np
 from ops.hashing.compiled import kernel
 from ops.hashing.kernels import window_hashes
 from ops.hashing.passage_words import BOUNDARY, scan_words
-from ops.hashing.passages import LONG_HEAD, SHORT_HEAD, candidates, grown, hash_of, longest, place_of
+from ops.hashing.passages import LONG_HEAD, SHORT_HEAD, candidates, grown, hash_of, place_of, room_for_words
 
 _ONE = np.uint16(1)
 FULL_WEIGHT = 720_720  # of a feature that one passage has alone; divisible by every number up to 16, so shares stay whole numbers
@@ -32,7 +32,7 @@ def column_hits(data, offsets, codes, width, lookup):
         number in its row; and the bytes of the row from where to where.
     """
     rows = offsets.size - 1
-    room = longest(offsets) + 1
+    room = room_for_words(offsets)
     words, windows, kinds = np.empty(room, np.uint64), np.empty(room, np.uint64), np.empty(room, np.uint8)
     first_bytes, last_bytes = np.empty(room, np.int64), np.empty(room, np.int64)
     row_of, place, word = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)

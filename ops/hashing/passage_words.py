@@ -121,7 +121,7 @@ def scan_words(data, start, stop, codes, words, starts, ends, kinds):
 
     Args:
         codes: `word_codes()`.
-        words, starts, ends, kinds: filled here, with room for `stop - start + 1` entries: hashes, byte offsets in
+        words, starts, ends, kinds: filled here, with room for half as many entries as there are bytes, and two: hashes, byte offsets in
             `data`, and bits HAS_LETTER, BOUNDARY, PARAGRAPH.
 
     Returns:

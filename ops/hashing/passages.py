@@ -106,12 +106,12 @@ def grown(array, filled):
 
 
 @kernel
-def longest(offsets):
-    """Bytes of the longest row."""
+def room_for_words(offsets):
+    """The most words a row can have: each needs a separator, or, in scripts without spaces, three bytes."""
     most = 0
     for row in range(offsets.size - 1):
         most = max(most, offsets[row + 1] - offsets[row])
-    return most
+    return most // 2 + 2
 
 
 @kernel
@@ -142,7 +142,7 @@ def column_passages(data, offsets, codes, width, least):
         features, starts: all features and [passages + 1] offsets into them.
     """
     rows = offsets.size - 1
-    room = longest(offsets) + 1
+    room = room_for_words(offsets)
     words, windows, kept = np.empty(room, np.uint64), np.empty(room, np.uint64), np.empty(room, np.uint64)
     first_bytes, last_bytes, kinds = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.uint8)
     features = np.empty(256, np.uint64)

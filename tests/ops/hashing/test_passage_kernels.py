@@ -101,7 +101,7 @@ def random_texts(count: int, seed: int = 4) -> list[str]:
 
 def scan(text: str) -> tuple[list[int], list[int], list[bytes]]:
     data = np.frombuffer(text.encode(), np.uint8)
-    room = len(data) + 1
+    room = len(data) // 2 + 2
     words, starts, ends, kinds = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.uint8)
     count = passage_words.scan_words(data, 0, len(data), word_codes(), words, starts, ends, kinds)
     return words[:count].tolist(), kinds[:count].tolist(), [bytes(data[a:b]) for a, b in zip(starts[:count], ends[:count], strict=True)]

@@ -13,7 +13,8 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
 from ops.config import AssignConfig, ClusterConfig, EmbedConfig, EmbedderConfig
 from ops.label.embed import LIMIT, Embedder, embed, fit_embedder, in_steps, unit_vectors
-from ops.label.embed_clusters import assign_clusters, assigned, cluster_embeddings, nested_views, spherical_k_means
+from ops.label.embed_assign import assign_clusters, assigned
+from ops.label.embed_clusters import cluster_embeddings, nested_views, spherical_k_means
 from ops.shards import read_table, shard_names
 from tests.builders import artifact_of, run_program
 from tests.ops.normalized import id_of, normalized
