@@ -140,14 +140,14 @@ def byte_characters() -> list[str]:
 @cache
 def piece_classes() -> NDArray[np.uint8]:
     """Bits of `pieces` by code point, asked of the tokenizers library itself: so its Unicode version is ours."""
-    codes = [code for code in range(CODE_POINTS) if not 0xD800 <= code < 0xE000]
-    characters = "".join(map(chr, codes))
+    codes = np.concatenate([np.arange(0xD800, dtype="<u4"), np.arange(0xE000, CODE_POINTS, dtype="<u4")])  # all but surrogates
+    characters = codes.tobytes().decode("utf-32-le")
     classes = np.zeros(CODE_POINTS, np.uint8)
     for bit, pattern in ((LETTER, r"[\p{L}\p{M}]"), (NUMBER, r"\p{N}"), (SPACE, r"\s"), (LINE_END, r"[\r\n]")):
-        others = normalizers.Replace(Regex(pattern), "").normalize_str(characters)
-        is_matched = np.ones(CODE_POINTS, np.bool_)
-        is_matched[0xD800:0xE000] = False
-        is_matched[[ord(character) for character in others]] = False
+        others = normalizers.Replace(Regex(f"{pattern}+"), "").normalize_str(characters)
+        is_matched = np.zeros(CODE_POINTS, np.bool_)
+        is_matched[codes] = True
+        is_matched[np.frombuffer(others.encode("utf-32-le"), "<u4")] = False
         classes[is_matched] |= bit
     classes.setflags(write=False)
     return classes

@@ -35,6 +35,7 @@ from ops.dedup.candidates import propose_links
 from ops.dedup.components import components_of
 from ops.dedup.exact import exact_duplicates
 from ops.dedup.fuzzy import fuzzy_duplicates
+from ops.dedup.minhash import Hasher
 from ops.dedup.minhash import minhash as minhash_program
 from ops.dedup.numbering import Numbering
 from ops.dedup.shuffle import shuffle_database
@@ -224,6 +225,8 @@ def _warm(folder: Path) -> None:
     texts = _column(folder, "texts.parquet")[:8]
     label_texts(texts, LanguageConfig())
     judge_by_rules(TextColumn.of(texts), RulesConfig())
+    Hasher(DATATROVE_MINHASH).buckets(TextColumn.of(texts))
+    encoder_of((folder / "tokenizer.json").read_text(), TokenizeConfig()).encode(texts)
     html_extractor(ExtractConfig().html)("<p>warm up</p>")
 
 
