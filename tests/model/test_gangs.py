@@ -29,6 +29,8 @@ from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.model.devices import device_environment, on_devices
 from tests.model.lives import CONFIG
 
+pytestmark = pytest.mark.faults
+
 PATIENT = Timeouts(start_grace_s=250, step_s=250, kill_grace_s=2, lease_beat_s=1)
 
 
