@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from assets.history import history
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.manifest import MANIFEST_NAME
 from infra.artifacts.store import ArtifactStore
@@ -15,6 +16,7 @@ from infra.serving.limits import ServingLimits
 from infra.serving.pool import WorkerCommand, WorkersFail, serve
 from infra.serving.upstream import MissingEngineError, require
 from orchestration.errors import CommandError
+from orchestration.naming import node_named
 
 EngineName = Literal["seaway", "vllm", "sglang"]
 TOKENIZER_PROGRAM = "ops.tokenizer:train_tokenizer"
@@ -112,17 +114,24 @@ def _inputs_of(payload: Mapping[str, Any]) -> Iterator[str]:
 
 def _newest(title: str) -> tuple[Artifact, ArtifactStore]:
     """The newest artifact of a node of the profile's lineage."""
-    from assets.history import history  # the profile is read when the lineage is imported, and a folder needs neither
-    from assets.partitions import PROFILE
-    from orchestration.naming import node_named
+    from orchestration.definitions import FACTORY  # reads the profile and fills the lineage: a folder needs neither
 
-    _keep_compiled(PROFILE.storage.compiled)
-    store = ArtifactStore(PROFILE.storage.root)
+    _keep_compiled(FACTORY.profile.storage.compiled)
+    return newest_in(FACTORY.store, title), FACTORY.store
+
+
+def newest_in(store: ArtifactStore, title: str) -> Artifact:
+    """The newest artifact of a node. The lineage must have been loaded.
+
+    Raises:
+        UnknownNodeError: the lineage has no such node.
+        ServeError: nothing of it is published.
+    """
     node = node_named(title)
     past = history(store, [node]).get(node)
     if past is None:
         raise ServeError(f"{node} is not published in {store.root}; run `seaway demo` or materialize it, or give a released folder")
-    return past.artifact, store
+    return past.artifact
 
 
 def _keep_compiled(folder: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 from openai.types.chat import ChatCompletionUserMessageParam
 from tokenizers import Tokenizer
 
+import orchestration.definitions  # noqa: F401 - the lineage is filled as it loads
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.manifest import MANIFEST_NAME, Manifest
 from infra.artifacts.store import ArtifactStore
@@ -24,7 +25,8 @@ from infra.serving.upstream import MissingEngineError
 from model.generate import sample
 from model.load import load_release
 from ops.tokenizer import END_OF_TEXT_ID
-from orchestration.serve import ServeError, command_for, limits_for, tokenizer_of
+from orchestration.errors import UnknownNodeError
+from orchestration.serve import ServeError, command_for, limits_for, newest_in, tokenizer_of
 from tests.infra.dispatch.builders import wait_for
 from tests.journeys.lab import REPOSITORY
 from tests.model.speaker import CONTEXT_TOKENS, write_speaker
@@ -204,11 +206,13 @@ def test_an_engine_that_is_not_installed_is_refused_with_its_install_line(monkey
         command_for("some/model", "vllm", 4)
 
 
-def test_a_model_that_is_not_there_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"}
-    ended = subprocess.run([*SEAWAY, "serve", "nosuch"], capture_output=True, text=True, timeout=120, cwd=tmp_path, env=env)
-    assert ended.returncode == 1
-    assert "the lineage has no asset 'nosuch'" in ended.stdout
+def test_a_node_of_the_lineage_is_its_newest_artifact(lineage: dict[str, Artifact]) -> None:
+    store = ArtifactStore(lineage["hero"].url.rsplit("/", 3)[0])
+    assert newest_in(store, "hero") == lineage["hero"]
+    with pytest.raises(ServeError, match=r"cooldown is not published in .*; run `seaway demo` or materialize it"):
+        newest_in(store, "cooldown")
+    with pytest.raises(UnknownNodeError, match="the lineage has no asset 'nosuch'; choose one of"):
+        newest_in(store, "nosuch")
 
 
 def test_inner_clocks_follow_the_patience_with_a_request() -> None:

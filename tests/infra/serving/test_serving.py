@@ -31,8 +31,16 @@ def serve() -> Iterator[Callable[..., Served]]:
         served.close()
 
 
-def test_the_official_client_gets_completions_chats_and_streams(serve: Callable[..., Served]):
-    client = serve(workers=1).client()
+@pytest.fixture(scope="module")
+def quiet() -> Iterator[openai.OpenAI]:
+    """The client of a pool that nothing happens to."""
+    served = Served(workers=1)
+    yield served.client()
+    served.close()
+
+
+def test_the_official_client_gets_completions_chats_and_streams(quiet: openai.OpenAI):
+    client = quiet
     assert [model.id for model in client.models.list()] == ["echo"]
     completion = client.completions.create(model="echo", prompt="the tide comes in", max_tokens=2)
     assert (completion.choices[0].text, completion.choices[0].finish_reason) == ("the tide", "length")
@@ -47,8 +55,8 @@ def test_the_official_client_gets_completions_chats_and_streams(serve: Callable[
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "in and out"
 
 
-def test_what_cannot_be_honoured_is_refused_by_name(serve: Callable[..., Served]):
-    client = serve(workers=0).client()
+def test_what_cannot_be_honoured_is_refused_by_name(quiet: openai.OpenAI):
+    client = quiet
     with pytest.raises(openai.NotFoundError, match="model 'gpt' is not served here; there is echo"):
         client.completions.create(model="gpt", prompt="x")
     with pytest.raises(openai.BadRequestError, match="n: Input should be 1"):
@@ -62,8 +70,8 @@ def test_what_cannot_be_honoured_is_refused_by_name(serve: Callable[..., Served]
         client.completions.create(model="echo", prompt="x", logit_bias={"1": 1})
 
 
-def test_a_request_that_no_engine_can_answer_is_the_clients_error(serve: Callable[..., Served]):
-    client = serve(workers=1).client()
+def test_a_request_that_no_engine_can_answer_is_the_clients_error(quiet: openai.OpenAI):
+    client = quiet
     with pytest.raises(openai.BadRequestError, match="the prompt has 9 tokens and the context is 8") as declined:
         client.completions.create(model="echo", prompt="too long")
     assert declined.value.param == "prompt"
@@ -71,9 +79,8 @@ def test_a_request_that_no_engine_can_answer_is_the_clients_error(serve: Callabl
         client.completions.create(model="echo", prompt="x", logprobs=1, stream=True)
 
 
-def test_a_stream_ends_with_what_it_cost_if_asked(serve: Callable[..., Served]):
-    client = serve(workers=1).client()
-    *pieces, last = client.completions.create(model="echo", prompt="the tide", stream=True, stream_options={"include_usage": True})
+def test_a_stream_ends_with_what_it_cost_if_asked(quiet: openai.OpenAI):
+    *pieces, last = quiet.completions.create(model="echo", prompt="the tide", stream=True, stream_options={"include_usage": True})
     assert last.choices == []
     assert last.usage is not None
     assert (last.usage.completion_tokens, [piece.usage for piece in pieces]) == (2, [None] * len(pieces))
