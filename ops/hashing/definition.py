@@ -9,7 +9,6 @@
   different bands are different buckets.
 """
 
-import re
 import string
 from collections.abc import Callable, Iterator, Sequence
 
@@ -95,20 +94,4 @@ def buckets(text: str, units: Callable[[str], list[int]], width: int, max_chars:
         for minimum in minima[band * rows : (band + 1) * rows]:
             value = mix64(value ^ minimum)
         found.append(value)
-    return found
-
-
-def paragraph_features(text: str, width: int, short_tokens: int) -> list[tuple[int, int]]:
-    """(paragraph number, hash) of every n-gram that holds a letter; tokens run across single newlines.
-
-    A paragraph ends at a blank line. One with `short_tokens` to `width - 1` tokens is a single feature.
-    """
-    found = []
-    for number, paragraph in enumerate(part.split() for part in re.split(r"\n\s*\n", text) if part.split()):
-        if len(paragraph) < min(short_tokens, width):
-            continue
-        for start in range(max(1, len(paragraph) - width + 1)):
-            words = paragraph[start : start + width]
-            if any(character.isalpha() for word in words for character in word):
-                found.append((number, window_hash([word_hash(word) for word in words])))
     return found
