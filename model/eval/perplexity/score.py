@@ -11,7 +11,7 @@ from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from model.eval.perplexity.scored import DOCUMENTS_FILE, ScoredDocument, bits_per_byte, scored_document, to_table
 from model.eval.tasks.language_model import LanguageModel, of_checkpoint
-from model.eval.tasks.likelihood import score
+from model.eval.tasks.likelihood import SMALLEST_BUCKET, score
 from model.eval.tasks.requests import Continuation, windows
 from model.run import read_run
 from ops.evaluation.perplexity.config import PerplexityConfig
@@ -56,7 +56,7 @@ def score_text(
     slices, leaks = without_leaks(gather(config, store, tokenizer), hashes, evaluation_ngrams, config.min_coverage)
     trained_tokens = read_run(checkpoint).run.loader.sequence_tokens
     model = of_checkpoint(checkpoint, tokenizer, min(config.context_tokens, trained_tokens))
-    documents = list(score_slices(model, slices, config.batch_tokens, out))
+    documents = list(score_slices(model, slices, config.batch_tokens, out, config.smallest_bucket_tokens))
     write_table(out, DOCUMENTS_FILE, to_table(documents))
     out.write_json(LEAKS_FILE, _manifest(config, documents, leaks, len(hashes)))
     summary = summarize(documents)
@@ -71,7 +71,9 @@ def score_text(
     )
 
 
-def score_slices(model: LanguageModel, slices: Sequence[Slice], batch_tokens: int, out: Writer) -> Iterator[ScoredDocument]:
+def score_slices(
+    model: LanguageModel, slices: Sequence[Slice], batch_tokens: int, out: Writer, smallest_bucket: int = SMALLEST_BUCKET
+) -> Iterator[ScoredDocument]:
     """Score documents in the order of the slices, each alone: no document is another one's context."""
     waiting = [(found, document) for found in slices for document in found.documents]
     for first in range(0, len(waiting), DOCUMENTS_AT_ONCE):
@@ -83,7 +85,7 @@ def score_slices(model: LanguageModel, slices: Sequence[Slice], batch_tokens: in
         def heard(done: int, total: int, first: int = first) -> None:
             out.progress(first, len(waiting), "documents", sequences=float(done))
 
-        scores = iter(score(model, asked, batch_tokens, heard))
+        scores = iter(score(model, asked, batch_tokens, heard, smallest_bucket=smallest_bucket))
         for (found, document), (_, ends), request in zip(group, encoded, requests, strict=True):
             nats = np.concatenate([next(scores).nats.astype(np.float64) for _ in request])
             yield scored_document(found, document, ends, nats)

@@ -48,12 +48,18 @@ class _Row:
 
 
 def score(
-    model: LanguageModel, requests: Sequence[Continuation], batch_tokens: int, heard: Heard = lambda done, total: None
+    model: LanguageModel,
+    requests: Sequence[Continuation],
+    batch_tokens: int,
+    heard: Heard = lambda done, total: None,
+    *,
+    smallest_bucket: int = SMALLEST_BUCKET,
 ) -> list[TokenScores]:
     """Score continuations, in the order in which they are given.
 
     Args:
         batch_tokens: at most so many tokens, filling included, are read at one time, and one sequence at least.
+        smallest_bucket: shorter sequences are filled up to so many tokens: fewer shapes to compile, more filling to compute.
     """
     rows: dict[tuple[int, ...], _Row] = {}
     spans: list[tuple[tuple[int, ...], slice]] = []
@@ -64,7 +70,7 @@ def score(
         row.targets += request.targets
         spans.append((request.inputs, slice(first, len(row.targets))))
     found: dict[tuple[int, ...], TokenScores] = {}
-    for group, length, width, count in _groups(list(rows.values()), model.context_tokens, batch_tokens):
+    for group, length, width, count in _groups(list(rows.values()), model.context_tokens, batch_tokens, smallest_bucket):
         nats, is_likeliest = _scored(model, group, length, width, count)
         for index, row in enumerate(group):
             size = len(row.targets)
@@ -73,23 +79,34 @@ def score(
     return [TokenScores(found[inputs].nats[span], found[inputs].is_likeliest[span]) for inputs, span in spans]
 
 
-def bucket_of(size: int, largest: int | None = None) -> int:
-    """The shape a size is filled up to: powers of two and one and a half times those, so at most half of it is filling."""
-    bucket = SMALLEST_BUCKET
+def bucket_of(size: int, largest: int | None = None, smallest: int = SMALLEST_BUCKET) -> int:
+    """The shape a size is filled up to: `smallest` and its doublings, `largest` at most."""
+    bucket = smallest
     while bucket < size:
-        bucket = bucket * 3 // 2 if bucket & (bucket - 1) == 0 else bucket * 4 // 3
+        bucket *= 2
     return bucket if largest is None else max(size, min(bucket, largest))
 
 
-def _groups(rows: Sequence[_Row], context_tokens: int, batch_tokens: int) -> Iterator[tuple[tuple[_Row, ...], int, int, int]]:
+def _groups(
+    rows: Sequence[_Row], context_tokens: int, batch_tokens: int, smallest_bucket: int
+) -> Iterator[tuple[tuple[_Row, ...], int, int, int]]:
     """(rows, tokens, targets, sequences) of every batch; the longest come first, so that a batch too large fails at once."""
     buckets: dict[tuple[int, int], list[_Row]] = defaultdict(list)
     for row in rows:
-        buckets[bucket_of(len(row.inputs), context_tokens), bucket_of(len(row.targets))].append(row)
+        length = bucket_of(len(row.inputs), context_tokens, smallest_bucket)
+        buckets[length, _width(len(row.targets), length, smallest_bucket)].append(row)
     for (length, width), members in sorted(buckets.items(), reverse=True):
         count = max(1, batch_tokens // length)
         for group in batched(members, count):
             yield group, length, width, count
+
+
+def _width(targets: int, length: int, smallest_bucket: int) -> int:
+    """Places for targets: a few of an answer, or one a token of a text; more only where many answers share their inputs."""
+    few = min(smallest_bucket, length)
+    if targets <= few:
+        return few
+    return length if targets <= length else bucket_of(targets)
 
 
 def _scored(

@@ -51,6 +51,9 @@ class PerplexityConfig(ProgramConfig):
     probe_documents: int = Field(default=32, ge=1)  # of a probe slice
     context_tokens: int = Field(default=4096, ge=2)  # read at one time, or as many as the model was trained on
     batch_tokens: int = Field(default=8192, ge=1)  # bears identity: sums in another order differ in their last bits
+    smallest_bucket_tokens: int = Field(
+        default=64, ge=1
+    )  # shorter texts are filled up; a small suite wants one shape, a large one little filling
     min_coverage: float = Field(default=0.5, gt=0, le=1)  # of a benchmark's passage: a document that holds so much is left out
     seed: int = 0
 
