@@ -18,16 +18,19 @@ from ops.shards import ROWS_PER_BATCH, shard_writer
 Beat = Callable[[int], None]
 """Told how many rows were done since it was told last."""
 
+GROUP_BYTES = 16 << 20  # a group waits, is joined and is encoded; 64 MiB of tokens beside a 10-MB document broke a 1 GiB worker
+
 
 @dataclass(frozen=True)
 class Output:
-    """What a stage writes: the schema, and the most rows of a row group (`ops.row_groups`), on which the bytes depend.
+    """What a stage writes: the schema, and the most rows and bytes of a row group (`ops.row_groups`), on which the bytes depend.
 
     `batch_rows` bounds what the function is given at once, and nothing else.
     """
 
     schema: pa.Schema
     group_rows: int = ROWS_PER_BATCH
+    group_bytes: int = GROUP_BYTES
     batch_rows: int = ROWS_PER_BATCH
 
 
@@ -70,7 +73,7 @@ def work_on(order: Order, shard: Shard, read: Callable[[], Iterator[pa.RecordBat
         with order.ledger.attempt(shard) as attempt:
             tally = Tally()
             with shard_writer(attempt.writer, FILE, order.output.schema) as sink:
-                rows = RowGroups(order.output.schema, order.output.group_rows, sink)
+                rows = RowGroups(order.output.schema, order.output.group_rows, sink, order.output.group_bytes)
                 for batch in order.function(shard, watch.over(read()), tally):
                     rows.add(batch)
                 rows.flush()

@@ -7,6 +7,7 @@ is removed.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -251,7 +252,8 @@ def main() -> int:
             child.stdout.decode().strip() or f"exit code {child.returncode}",
         )
         sys.stdout.flush()
-    (CGROUP / f"seaway-{os.getpid()}").rmdir() if (CGROUP / f"seaway-{os.getpid()}").exists() else None
+    with contextlib.suppress(OSError):  # a helper of multiprocessing may still be ending
+        (CGROUP / f"seaway-{os.getpid()}").rmdir()
     return failed
 
 
