@@ -19,8 +19,7 @@ from orchestration.errors import CommandError
 from orchestration.naming import node_named
 
 EngineName = Literal["seaway", "vllm", "sglang"]
-TOKENIZER_PROGRAM = "ops.tokenizer:train_tokenizer"
-RELEASE_PROGRAM = "model.release:release"
+TOKENIZER_PROGRAM, RELEASE_PROGRAM = "train_tokenizer", "release"  # as manifests name them
 
 
 class ServeError(CommandError):

@@ -24,7 +24,8 @@ from infra.serving.pool import WorkerCommand
 from infra.serving.upstream import MissingEngineError
 from model.generate import sample
 from model.load import load_release
-from ops.tokenizer import END_OF_TEXT_ID
+from model.release import release
+from ops.tokenizer import END_OF_TEXT_ID, train_tokenizer
 from orchestration.errors import UnknownNodeError
 from orchestration.serve import ServeError, command_for, limits_for, newest_in, tokenizer_of
 from tests.infra.dispatch.builders import wait_for
@@ -87,10 +88,10 @@ def serving(speaker: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def direct(speaker: Path, prompt: str, new: int, temperature: float = 0.0, seed: int = 0) -> str:
-    release, tokenizer = load_release(speaker), Tokenizer.from_file(str(speaker / "tokenizer.json"))
+    model, tokenizer = load_release(speaker), Tokenizer.from_file(str(speaker / "tokenizer.json"))
     ids = tokenizer.encode(prompt, add_special_tokens=False).ids
     settings = {"temperature": temperature, "seed": seed, "end_id": END_OF_TEXT_ID}
-    return str(tokenizer.decode(sample(release.params, release.router_bias, release.config, ids, new, **settings)))  # type: ignore[arg-type]
+    return str(tokenizer.decode(sample(model.params, model.router_bias, model.config, ids, new, **settings)))  # type: ignore[arg-type]
 
 
 def test_the_official_client_gets_what_direct_generation_gives(serving: Serving, speaker: Path) -> None:
@@ -173,14 +174,14 @@ def lineage(tmp_path: Path) -> dict[str, Artifact]:
     """A checkpoint whose store was made of tokens, those with a tokenizer; and a younger tokenizer that has nothing to do with it."""
     store, names = ArtifactStore(str(tmp_path / "root")), ("tokenizer", "other", "tokens", "store", "hero", "release")
     digest = {name: f"{number:x}" * 64 for number, name in enumerate(names, 1)}
-    train = "ops.tokenizer:train_tokenizer"
+    train = train_tokenizer.name
     return {
         "tokenizer": published(store, "tokenizer", train, digest["tokenizer"], {}),
         "other": published(store, "tokenizer", train, digest["other"], {}),
-        "tokens": published(store, "tokens", "ops.tokens:tokenize", digest["tokens"], {"tokenizer": digest["tokenizer"]}),
-        "store": published(store, "store", "ops.store:build_store", digest["store"], {"tokens": {"a": digest["tokens"]}}),
-        "hero": published(store, "hero", "model.train:train", digest["hero"], {"store": digest["store"]}),
-        "release": published(store, "release", "model.release:release", digest["release"], {"checkpoint": digest["hero"]}),
+        "tokens": published(store, "tokens", "tokenize", digest["tokens"], {"tokenizer": digest["tokenizer"]}),
+        "store": published(store, "store", "build_store", digest["store"], {"tokens": {"a": digest["tokens"]}}),
+        "hero": published(store, "hero", "train", digest["hero"], {"store": digest["store"]}),
+        "release": published(store, "release", release.name, digest["release"], {"checkpoint": digest["hero"]}),
     }
 
 
@@ -195,7 +196,7 @@ def test_a_checkpoint_is_served_with_the_tokenizer_its_data_was_made_with(lineag
 
 def test_a_checkpoint_without_a_tokenizer_in_its_storage_is_refused(tmp_path: Path) -> None:
     store = ArtifactStore(str(tmp_path))
-    alone = published(store, "hero", "model.train:train", "7" * 64, {"store": "8" * 64})
+    alone = published(store, "hero", "train", "7" * 64, {"store": "8" * 64})
     with pytest.raises(ServeError, match="was made with no tokenizer that lies in"):
         tokenizer_of(alone, store)
 
