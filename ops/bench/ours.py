@@ -121,8 +121,9 @@ def minhash(folder: Path) -> Work:
     scratch.build(minhash_program, DATATROVE_MINHASH, work / "warm", normalized=source)
 
     def run() -> set[str]:
-        signatures = scratch.build(minhash_program, DATATROVE_MINHASH, work / "signatures", normalized=source)
-        out, numbering = scratch.writer(work / "links"), Numbering.of({"bench": source})
+        round_ = Path(mkdtemp(dir=work))
+        signatures = scratch.build(minhash_program, DATATROVE_MINHASH, round_ / "signatures", normalized=source)
+        out, numbering = scratch.writer(round_ / "links"), Numbering.of({"bench": source})
         with shuffle_database(out, FuzzyDedupConfig().shuffle_memory_bytes) as database:
             links = propose_links(database, {"bench": signatures}, numbering, FuzzyDedupConfig().max_bucket_documents, out)
         found = components_of(links.left, links.right)
@@ -148,7 +149,9 @@ def decontamination(folder: Path) -> Work:
     scratch.build(flag_contamination, ContaminationConfig(), work / "warm", normalized=few, evaluation_ngrams=index)
 
     def run() -> set[str]:
-        found = scratch.build(flag_contamination, ContaminationConfig(), work / "flags", normalized=source, evaluation_ngrams=index)
+        found = scratch.build(
+            flag_contamination, ContaminationConfig(), Path(mkdtemp(dir=work)), normalized=source, evaluation_ngrams=index
+        )
         flags = read_table(found, SHARD, ["id", "is_contaminated"])
         return set(flags["id"].filter(flags["is_contaminated"]).to_pylist())
 

@@ -63,11 +63,11 @@ def article_paragraphs(tree: HTMLTree) -> list[str]:
 def _paragraphs(tree: HTMLTree) -> Iterator[tuple[str, DOMNode]]:
     if tree.body is None or tree.body.query_selector(TECHNICAL) is not None:
         return
-    for paragraph in tree.body.query_selector_all("p"):
+    for paragraph in tree.body.query_selector_all("p")[:]:  # a copy: the list itself searches anew for every element
         text = (paragraph.text or "").strip()
         if len(text) < SHORTEST_PARAGRAPH or paragraph.parent is None:
             continue
-        linked = sum(len(link.text or "") for link in paragraph.query_selector_all("a"))
+        linked = sum(len(link.text or "") for link in paragraph.query_selector_all("a")[:])
         if linked <= MOST_LINKED * len(text):
             yield text, paragraph.parent
 
