@@ -72,7 +72,7 @@ class RemovalAlarmError(RuntimeError):
     """A source lost more than its alarm share, and the config is strict."""
 
 
-@program(version="2")
+@program(version="3")
 def fuzzy_duplicates(config: FuzzyDedupConfig, normalized: Artifacts, minhash: Artifacts, out: Writer) -> FuzzyDedupStats:
     """Flag every document that another, kept document makes redundant.
 

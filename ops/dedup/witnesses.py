@@ -19,7 +19,7 @@ from ops.hashing.continuations import continuations, sides_taken
 
 WINDOW = 16  # members before and after one, in the cluster's order by length: fillings of a template have similar lengths
 WINDOW_BYTES = 16_000_000  # of the members ahead, at most
-WORD_CONTEXT, CHAR_CONTEXT = 3, 8  # units that two texts must share before the place where they part
+WORD_CONTEXT, CHAR_CONTEXT = 3, 8  # units that two texts must share beside the place where they part
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Continuations:
 
 
 def share_that_sides(one: Continuations, other: Continuations, thirds: Iterable[Continuations]) -> float | None:
-    """Of the places where two texts part and a third knows the words before, the share where it goes on as one of the two.
+    """Of the places where two texts part and a third knows the words beside, the share where it goes on as one of the two.
 
     None where no third text knows any.
     """

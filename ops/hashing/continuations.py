@@ -4,15 +4,17 @@
 import numpy as np
 
 from ops.hashing.compiled import kernel
-from ops.hashing.kernels import char_units, fold_text, window_hashes, word_units
+from ops.hashing.kernels import char_units, fold_text, mix64, window_hashes, word_units
+
+_BACKWARD = np.uint64(0x452821E638D01377)  # tells the words before a place from those after it
 
 
 @kernel
 def continuations(data, folding, by_word, width):
-    """Every run of `width` units of a text and the unit that follows it.
+    """Every run of `width` units of a text with the unit that follows it, and, as a context of its own, with the one before it.
 
     Returns:
-        contexts: [runs] uint64, ascending. nexts: [runs] uint64, what follows each; ascending within a context.
+        contexts: [entries] uint64, ascending. nexts: [entries] uint64, what stands beside each; ascending within a context.
     """
     codes = np.empty(data.size, np.uint32)
     units = np.empty(data.size, np.uint64)
@@ -20,12 +22,15 @@ def continuations(data, folding, by_word, width):
     count = fold_text(data, 0, data.size, folding, codes)
     count = word_units(codes, count, units) if by_word else char_units(codes, count, units)
     runs = max(0, count - width)
+    contexts, nexts = np.empty(2 * runs, np.uint64), np.empty(2 * runs, np.uint64)
     if runs:
         window_hashes(units, count, width, windows)
-    nexts = units[width : width + runs]
+    for i in range(runs):
+        contexts[i], nexts[i] = windows[i], units[i + width]
+        contexts[runs + i], nexts[runs + i] = mix64(windows[i + 1] ^ _BACKWARD), units[i]
     order = np.argsort(nexts, kind="mergesort")
-    order = order[np.argsort(windows[:runs][order], kind="mergesort")]
-    return windows[:runs][order], nexts[order]
+    order = order[np.argsort(contexts[order], kind="mergesort")]
+    return contexts[order], nexts[order]
 
 
 @kernel
@@ -40,7 +45,7 @@ def _follows(contexts, nexts, first, context, unit):
 
 @kernel
 def sides_taken(contexts, nexts, other_contexts, other_nexts, third_contexts, third_nexts):
-    """Where two texts go on differently after the same words: at how many such places a third text has these words too, and
+    """Where two texts go on differently beside the same words: at how many such places a third text has these words too, and
     at how many of them it goes on as one of the two.
 
     Every argument pair is a text's `continuations`.

@@ -20,7 +20,8 @@ def follow(text: str) -> dict[tuple[str, ...], set[str]]:
     words = text.lower().split()
     found: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for i in range(len(words) - 3):
-        found[tuple(words[i : i + 3])].add(words[i + 3])
+        found["after", *words[i : i + 3]].add(words[i + 3])
+        found["before", *words[i + 1 : i + 4]].add(words[i])
     return found
 
 
@@ -52,6 +53,11 @@ def test_a_third_version_sides_and_a_third_filling_does_not() -> None:
     assert share_that_sides(of(one), of(other), [of(text.format("people", "second"))]) == 1.0
     assert share_that_sides(of(one), of(other), [of("quite another text of these words")]) is None
     pages = [f"and now for the {word} we have a price that is low" for word in ("tea", "rice", "salt")]
+    assert share_that_sides(of(pages[0]), of(pages[1]), [of(pages[2])]) == 0.0
+
+
+def test_fillings_that_begin_alike_part_where_they_end() -> None:
+    pages = [f"and now for the red {word} we have a price" for word in ("tea", "rice")] + ["and now for the old salt we have a price"]
     assert share_that_sides(of(pages[0]), of(pages[1]), [of(pages[2])]) == 0.0
 
 
