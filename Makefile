@@ -13,6 +13,9 @@ demo: .venv/installed ## the whole lineage on this machine, on real input (about
 ui: .venv/installed ## Dagster's UI on what the demo made (PORT=3000)
 	@$(BIN)/seaway ui --port $(or $(PORT),3000)
 
+dash: .venv/installed ## evaluations in a browser (PORT=8400)
+	@$(BIN)/seaway dash --port $(or $(PORT),8400)
+
 test: .venv/installed ## unit, property, journey and real-data tests
 	@$(BIN)/python -m pytest -n 2 -m "not faults"
 
@@ -57,4 +60,4 @@ clean: ## the virtual environment, caches, and what the demo made
 	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/peers.txt
 	@touch $@
 
-.PHONY: help demo ui test faults journeys bench peers simulate lint lock clean
+.PHONY: help demo ui dash test faults journeys bench peers simulate lint lock clean
