@@ -14,7 +14,7 @@ from ops.hashing.kernels import mix64
 from ops.hashing.lexer import BRACE, CLOSE, DEF, MARK, NAME, OPEN, UNBRACE, is_mark, lex
 
 MAX_BODY_TOKENS = 4_000  # longer bodies are no evaluation's function; bounds the work on nested ones
-MAX_TEXT_BYTES = 4 << 20  # longer texts are no source code; bounds memory to 37 bytes a byte
+MAX_TEXT_BYTES = 4 << 20  # longer texts are no source code; bounds memory to 41 bytes a byte
 MAX_DEPTH = 8  # of functions inside functions
 MAX_NAMES = 256  # renamed in one function; further ones stay as they are
 PYTHON, BRACES = 1, 2  # families of languages
