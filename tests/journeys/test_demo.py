@@ -59,7 +59,7 @@ def nodes_of(shown: str) -> dict[str, str]:
 
 DOWNSTREAM_OF_STORE = {
     "store", "attrition", "mixture", "baselines", "ladder[w16]", "ladder[w24]", "scaling_law", "prediction", "hero", "cooldown",
-    "evaluation[hero]", "evaluation[cooldown]", "release",
+    "evaluation[hero]", "evaluation[cooldown]", "perplexity[hero]", "perplexity[cooldown]", "perplexity_gap", "release",
 }  # fmt: skip
 
 
