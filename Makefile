@@ -7,7 +7,7 @@ LOCK := uv pip compile --universal --python-version 3.12 --generate-hashes \
 help: ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: .venv/installed ## the whole lineage on this machine, on real input (about 8 minutes)
+demo: .venv/installed ## the whole lineage on this machine, on real input (about 9 minutes)
 	@$(BIN)/seaway demo
 
 ui: .venv/installed ## Dagster's UI on what the demo made (PORT=3000)
