@@ -1,6 +1,7 @@
 """The shapes of the OpenAI API that are served: completions and chat completions. What can't be honoured is refused, not ignored."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -17,7 +18,7 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class _Request(BaseModel):
+class _Request(BaseModel, ABC):
     """What both ways to ask have in common.
 
     Attributes:
@@ -56,9 +57,9 @@ class _Request(BaseModel):
         return self.stream_options is not None and self.stream_options.include_usage
 
     @property
+    @abstractmethod
     def listed(self) -> int | None:
         """Alternatives to list beside each token's log-probability; None: no log-probabilities."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _logprobs_come_whole(self) -> Self:

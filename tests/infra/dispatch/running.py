@@ -8,8 +8,6 @@ from infra.dispatch.job import Job
 from infra.dispatch.outcome import Outcome
 from tests.infra.dispatch.builders import wait_for
 
-DEADLINE_S = 120.0
-
 
 class Running:
     """A call of `run` in a thread, which ends with the test run if it hangs."""
@@ -26,10 +24,10 @@ class Running:
         self._thread = threading.Thread(target=call, daemon=True)
         self._thread.start()
 
-    def result(self) -> Outcome:
+    def result(self, deadline_s: float = 60.0) -> Outcome:
         """What the call returned or raised."""
-        self._thread.join(DEADLINE_S)
-        assert self._outcome is not None, f"the job goes on after {DEADLINE_S:.0f} s"
+        self._thread.join(deadline_s)
+        assert self._outcome is not None, f"the job goes on after {deadline_s:.0f} s"
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.ray
 Connect = Callable[..., RayBackend]
 Told = dict[str, str]
 UID = "a" * 16
+DEADLINE_S = 120.0  # each of Ray's jobs starts a driver that imports Ray
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_a_rank_that_dies_ends_its_gang_and_is_the_cause(dispatcher: Dispatcher,
     lost.kill()
     arrived(gate, 2, attempt=2)
     (gate / "open").touch()
-    assert running.result().artifact.digest == expected_digest(store, dispatcher, tmp_path)
+    assert running.result(DEADLINE_S).artifact.digest == expected_digest(store, dispatcher, tmp_path)
     assert endings(job) == ["crashed", "succeeded"]
     fallen = read_fallen(attempt_directory(job.address, 1))
     assert fallen is not None
@@ -151,7 +152,7 @@ def test_a_lost_node_costs_infrastructure_and_the_next_attempt_gives_the_same_by
     ray.replace_lost_nodes()
     arrived(gate, 3, attempt=2)
     (gate / "open").touch()
-    outcome = running.result()
+    outcome = running.result(DEADLINE_S)
     assert endings(job) == ["node_lost", "succeeded"]
     assert outcome.artifact.digest == expected_digest(store, dispatcher, tmp_path)
 
@@ -168,7 +169,7 @@ def test_a_killed_driver_leaves_nothing_and_costs_infrastructure(
     assert first.isdisjoint(process.pid for process in processes_of(tmp_path))
     arrived(gate, 2, attempt=2)
     (gate / "open").touch()
-    running.result()
+    running.result(DEADLINE_S)
     assert endings(job) == ["node_lost", "succeeded"]
 
 
@@ -186,7 +187,7 @@ def test_a_killed_supervisor_leaves_nothing_and_costs_infrastructure(
     arrived(gate, 1, attempt=2)
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
     (gate / "open").touch()
-    running.result()
+    running.result(DEADLINE_S)
     assert endings(job) == ["supervisor_lost", "succeeded"]
 
 
@@ -197,7 +198,7 @@ def test_a_gang_is_gone_from_every_node_when_its_cancel_returns(dispatcher: Disp
     assert dispatcher.cancel(job) is True
     assert processes_of(tmp_path) == []
     with pytest.raises(JobCancelled):
-        running.result()
+        running.result(DEADLINE_S)
     assert endings(job) == ["cancelled"]
 
 
@@ -255,7 +256,7 @@ def test_a_job_server_that_is_away_decides_nothing(
         for server in servers:
             server.resume()
     (gate / "open").touch()
-    assert running.result().attempts == 1
+    assert running.result(DEADLINE_S).attempts == 1
     assert len(arrivals(gate)) == 1
 
 
@@ -286,7 +287,7 @@ def test_a_job_that_somebody_stops_in_ray_is_preempted_and_tried_again(dispatche
     assert ask_ray("POST", first_handle(job), "/stop").is_success
     arrived(gate, 1, attempt=2)
     (gate / "open").touch()
-    running.result()
+    running.result(DEADLINE_S)
     assert endings(job) == ["preempted", "succeeded"]
 
 
