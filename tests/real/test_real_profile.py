@@ -76,8 +76,8 @@ def test_all_evaluations_are_guarded_and_held_out_text_is_kept_from_training(pub
     guarded = published["evaluation_ngrams", None].stats["evaluations"]
     assert {"gsm8k", "humaneval", "mmlu", "arc", "boolq", "truthfulqa"} < guarded.keys()
     assert all(row["features"] > 0 for row in guarded.values()), guarded
-    corpus = published["contamination", "corpus"].stats
-    assert corpus["evaluations"]["held_out/corpus"] > 0, "its drafts exist in versions"
-    of_benchmarks = {name: count for name, count in corpus["evaluations"].items() if not name.startswith("held_out/")}
-    assert of_benchmarks.keys() <= {"humaneval", "truthfulqa", "boolq"}, "which the corpus quotes; nobody's short answer flags a document"
-    assert sum(of_benchmarks.values()) <= 0.002 * corpus["documents"], of_benchmarks
+    found = {source: dict(published["contamination", source].stats["evaluations"]) for source in SOURCES}
+    assert found["corpus"].pop("held_out/corpus") > 0, "its drafts exist in versions"
+    assert found["pages"].pop("held_out/pages") > 0, "and pages were recorded more than once"
+    # Armstrong's words, and "Who are you?" standing alone: TruthfulQA asks both. No short answer flags a document.
+    assert found == {"corpus": {"truthfulqa": 4}, "pages": {}, "warcs": {}}
