@@ -7,7 +7,7 @@ from assets.report import counts, first_shard, numbers, samples
 from assets.snapshots import latest_snapshot
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
-from ops.config import PydocSource, RawConfig
+from ops.crawl.config import PydocSource, RawConfig
 
 
 def raw_config(profile: Profile, source: str | None) -> RawConfig:

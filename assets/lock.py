@@ -19,7 +19,18 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 LOCK = Path(__file__).parent / "programs.lock.json"
 PLANES = ("ops", "model")
-FIELDS_ONLY = frozenset({"ops.config"})  # nothing but fields, and every field is in the recipe
+FIELDS_ONLY = frozenset(  # nothing but fields, and every field is in the recipe
+    {
+        "ops.config",
+        "ops.crawl.config",
+        "ops.dataflow.config",
+        "ops.decontaminate.config",
+        "ops.dedup.config",
+        "ops.extract.config",
+        "ops.label.config",
+        "ops.report.config",
+    }
+)
 
 Lock = dict[str, dict[str, str]]
 

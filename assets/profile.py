@@ -19,25 +19,14 @@ from infra.dispatch.engines.choice import EngineConfig, LocalConfig, refusal
 from infra.dispatch.environment import JAX_ON_CPU, SHARED_PROGRAMS_VARIABLE
 from infra.dispatch.job import Resources, Timeouts
 from model.config import BranchConfig, EvaluateConfig, PredictionConfig, ReleaseConfig, ScalingConfig, TrainConfig
-from ops.config import (
-    AttritionConfig,
-    ContaminationConfig,
-    EvaluationNgramsConfig,
-    ExactDedupConfig,
-    ExtractConfig,
-    FuzzyDedupConfig,
-    LanguageConfig,
-    MinhashConfig,
-    MixtureConfig,
-    NgramConfig,
-    NormalizeConfig,
-    QualityConfig,
-    SourceSpec,
-    StoreConfig,
-    TokenizeConfig,
-    TokenizerConfig,
-)
+from ops.config import MixtureConfig, NgramConfig, NormalizeConfig, StoreConfig, TokenizeConfig, TokenizerConfig
+from ops.crawl.config import SourceSpec
+from ops.decontaminate.config import ContaminationConfig, EvaluationNgramsConfig
+from ops.dedup.config import ExactDedupConfig, FuzzyDedupConfig, MinhashConfig
 from ops.evaluation.perplexity.config import PerplexityConfig, PerplexityGapConfig
+from ops.extract.config import ExtractConfig
+from ops.label.config import LanguageConfig, QualityConfig
+from ops.report.config import AttritionConfig
 
 Pool = Literal["host", "accelerator"]
 

@@ -15,7 +15,8 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import ProgramConfig
 from infra.artifacts.recipe import payload_of, recipe_of
 from infra.artifacts.store import ArtifactStore
-from ops.config import EvaluationNgramsConfig, RawConfig
+from ops.crawl.config import RawConfig
+from ops.decontaminate.config import EvaluationNgramsConfig
 from ops.decontaminate.evaluations import observe as observe_evaluation
 from ops.observe import observe
 

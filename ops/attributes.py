@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
-from ops.config import Execution
+from ops.dataflow.config import Execution
 from ops.dataflow.flow import Dataflow, Done
 from ops.dataflow.shard import StageFunction, whole_shards
 from ops.dataflow.work import Output

@@ -8,7 +8,7 @@ import json
 import sys
 import sysconfig
 
-from ops.config import FilesSource, IndexSource, PydocSource, SourceSpec
+from ops.crawl.config import FilesSource, IndexSource, PydocSource, SourceSpec
 from ops.crawl.index.paths import index_entries
 from ops.crawl.listing import UNREAD, Entry, RootedSource, SourceError, fingerprint, list_entries, open_entry
 

@@ -6,7 +6,7 @@ import os
 import dagster as dg
 
 from assets.partitions import PROFILE
-from ops.config import WarcSource
+from ops.crawl.config import WarcSource
 from ops.crawl.listing import Entry, SourceError, fingerprint, list_entries
 from orchestration.orphans import orphans
 

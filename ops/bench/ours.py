@@ -16,23 +16,14 @@ from infra.artifacts.artifact import Artifact
 from ops.bench import scratch
 from ops.bench.clock import Work, report
 from ops.bench.judging import accuracy, extraction_f1, removal
-from ops.config import (
-    ContaminationConfig,
-    EvaluationNgramsConfig,
-    EvaluationSet,
-    ExactDedupConfig,
-    ExtractConfig,
-    FuzzyDedupConfig,
-    LanguageConfig,
-    MinhashConfig,
-    NormalizeConfig,
-    TokenizeConfig,
-)
+from ops.config import NormalizeConfig, TokenizeConfig
+from ops.decontaminate.config import ContaminationConfig, EvaluationNgramsConfig, EvaluationSet
 from ops.decontaminate.evaluations import observe
 from ops.decontaminate.flag import flag_contamination
 from ops.decontaminate.index import index_evaluations
 from ops.dedup.candidates import propose_links
 from ops.dedup.components import components_of
+from ops.dedup.config import ExactDedupConfig, FuzzyDedupConfig, MinhashConfig
 from ops.dedup.exact import exact_duplicates
 from ops.dedup.fuzzy import fuzzy_duplicates
 from ops.dedup.minhash import Hasher
@@ -41,10 +32,12 @@ from ops.dedup.numbering import Numbering
 from ops.dedup.shuffle import shuffle_database
 from ops.encoder import encoder_of
 from ops.extract import http_message
+from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract as extract_program
 from ops.extract.html import html_extractor
 from ops.extract.records import Record, read_records
 from ops.hashing.columns import TextColumn
+from ops.label.config import LanguageConfig
 from ops.label.language import label_language, label_texts
 from ops.normalize import hex_ids, normalize, text_digests
 from ops.rules.config import RulesConfig

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ops.config import FilesSource, IndexSource, JsonlSource, WarcSource
+from ops.crawl.config import FilesSource, IndexSource, JsonlSource, WarcSource
 
 RootedSource = FilesSource | WarcSource | IndexSource | JsonlSource
 UNREAD = "unread"  # the mark of a file that could not be opened

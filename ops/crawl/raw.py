@@ -5,7 +5,7 @@ from pydantic import Field
 
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.config import FilesSource, IndexSource, JsonlSource, PydocSource, RawConfig, WarcSource
+from ops.crawl.config import FilesSource, IndexSource, JsonlSource, PydocSource, RawConfig, WarcSource
 from ops.crawl.copy_warcs import copy_warcs
 from ops.crawl.crawler import CrawlOutcome, CrawlPlan, crawl
 from ops.crawl.fetch import Fetcher

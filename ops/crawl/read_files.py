@@ -3,7 +3,7 @@
 import zlib
 
 from infra.artifacts.writer import Writer
-from ops.config import FilesSource
+from ops.crawl.config import FilesSource
 from ops.crawl.listing import UNREAD, Entry, SourceError, content_mark, open_entry
 from ops.crawl.media_types import media_type_of
 from ops.crawl.payloads import PayloadWriter

@@ -9,7 +9,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from infra.artifacts.writer import Writer
-from ops.config import JsonlSource
+from ops.crawl.config import JsonlSource
 from ops.crawl.listing import Entry, open_entry
 from ops.crawl.payloads import PayloadWriter
 from ops.extract.rejects import Reason

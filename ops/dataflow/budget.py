@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ops.config import MiB
+from ops.units import MiB
 
 KNOWN_AT_LEAST = 160 * MiB  # Python, pyarrow, numpy and DuckDB, imported: where nothing can be measured
 

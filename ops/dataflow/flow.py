@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from infra.artifacts.writer import Writer
-from ops.config import Execution
 from ops.dataflow.budget import Budget
 from ops.dataflow.commits import Commit, Ledger
+from ops.dataflow.config import Execution
 from ops.dataflow.errors import Poison, PoisonedShardsError
 from ops.dataflow.exchange import exchange
 from ops.dataflow.keyed import Keyed, Ordered

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from infra.dispatch.environment import SOURCES
-from ops.config import Execution
 from ops.dataflow.budget import Budget, capped_memory
 from ops.dataflow.commits import Commit
+from ops.dataflow.config import Execution
 from ops.dataflow.errors import IncompleteBucketError, Poison, PoisonedShardsError, WorkersLostError
 from ops.dataflow.keyed import BUCKET, Keyed
 from ops.dataflow.read import read_pieces, slices

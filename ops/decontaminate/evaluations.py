@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ops.config import EvaluationSet
+from ops.decontaminate.config import EvaluationSet
 
 _LABEL_BEFORE = re.compile(r"^\s*(?:question|q|problem|passage|context|input|sentence)\s*\d*\s*:\s*", re.IGNORECASE)
 _LABEL_AFTER = re.compile(r"\s*\b(?:answer|a|output|solution)\s*:\s*$", re.IGNORECASE)

@@ -11,7 +11,7 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attributes import write_attributes
-from ops.config import ContaminationConfig
+from ops.decontaminate.config import ContaminationConfig
 from ops.decontaminate.lookup import PassageIndex
 from ops.decontaminate.match import HELD_OUT, TRAIN, Coverage, Matcher, Standard
 from ops.decontaminate.report import Samples

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
-from ops.config import EvaluationNgramsConfig, EvaluationSet
+from ops.decontaminate.config import EvaluationNgramsConfig, EvaluationSet
 from ops.decontaminate.evaluations import EvaluationError, files_of, items_of, observe, texts_of, without_labels
 from ops.hashing.columns import TextColumn
 from ops.hashing.functions import column_functions

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from infra.artifacts.artifact import Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.config import EvaluationNgramsConfig
+from ops.decontaminate.config import EvaluationNgramsConfig
 from ops.decontaminate.gather import HELD_OUT_FOLDER, KINDS, Gathered, Passages, gather_held_out, gather_sets
 from ops.decontaminate.lookup import EVALUATIONS_FILE, FEATURES, FEATURES_FILE, PASSAGES, PASSAGES_FILE, PassageIndex
 from ops.decontaminate.match import Matcher

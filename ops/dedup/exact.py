@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from infra.artifacts.artifact import Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.config import ExactDedupConfig, MiB
 from ops.dataflow.flow import Dataflow
 from ops.dataflow.keyed import Keyed
 from ops.dataflow.shard import Piece, Shard, Tally, split
 from ops.dataflow.work import Output
+from ops.dedup.config import ExactDedupConfig
 from ops.dedup.numbering import Numbering
 from ops.shards import MisalignedShardError, read_batches, shard_name
+from ops.units import MiB
 
 SCHEMA = pa.schema([("id", pa.string()), ("is_duplicate", pa.bool_()), ("survivor_source", pa.string()), ("survivor_id", pa.string())])
 ID_HEX = 32

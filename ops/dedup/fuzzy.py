@@ -13,9 +13,9 @@ import pyarrow as pa
 from infra.artifacts.artifact import Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.config import FuzzyDedupConfig
 from ops.dedup.candidates import Links, propose_links
 from ops.dedup.components import Components, components_of
+from ops.dedup.config import FuzzyDedupConfig
 from ops.dedup.members import clusters, collect_members
 from ops.dedup.numbering import Numbering, Shard
 from ops.dedup.report import Samples

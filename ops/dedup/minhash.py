@@ -15,9 +15,9 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attributes import map_attributes
-from ops.config import MinhashConfig
 from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
+from ops.dedup.config import MinhashConfig
 from ops.hashing.code_points import case_folding_without_punctuation
 from ops.hashing.columns import TextColumn
 from ops.hashing.definition import permutations

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from infra.artifacts.artifact import Artifacts
 from infra.artifacts.program import program
 from infra.artifacts.writer import Writer
-from ops.config import MiB, ParagraphDedupConfig
 from ops.dataflow.flow import Dataflow
 from ops.dataflow.keyed import Keyed
 from ops.dataflow.shard import Piece, Shard, Tally, split
 from ops.dataflow.work import Output
+from ops.dedup.config import ParagraphDedupConfig
 from ops.dedup.exact import id_halves
 from ops.dedup.numbering import Numbering
 from ops.dedup.paragraphs_report import ParagraphDedupStats, stats_of
@@ -27,6 +27,7 @@ from ops.dedup.spans import SPANS, excerpts, list_of_spans
 from ops.hashing.blocks import column_blocks
 from ops.hashing.columns import TextColumn
 from ops.shards import MisalignedShardError, read_batches, shard_name
+from ops.units import MiB
 
 SCHEMA = pa.schema([("id", pa.string()), ("removed_bytes", pa.int64()), ("spans", SPANS)])
 TRAIN = 1 << 62  # added to a train paragraph's rank: any held-out copy comes before it

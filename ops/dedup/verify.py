@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ops.config import FuzzyDedupConfig
+from ops.dedup.config import FuzzyDedupConfig
 from ops.dedup.verify_pair import Likeness, Member, Similarity, compare, deciding_share, likeness_of, siding_of
 from ops.dedup.witnesses import with_neighbours
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.config import FuzzyDedupConfig
+from ops.dedup.config import FuzzyDedupConfig
 from ops.dedup.witnesses import Continuations, share_that_sides
 from ops.hashing.code_points import case_folding
 from ops.hashing.continuations import longest_own_run

@@ -9,7 +9,7 @@ import pyarrow as pa
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.config import ExtractConfig
+from ops.extract.config import ExtractConfig
 from ops.extract.interpret import Document, Interpreter
 from ops.extract.records import read_records
 from ops.extract.rejects import REJECT_SCHEMA, Reject, reject_row

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-from ops.config import ExtractConfig
 from ops.extract import digests, http_message, text
+from ops.extract.config import ExtractConfig
 from ops.extract.docx import document as docx
 from ops.extract.docx.errors import DocxError
 from ops.extract.html import html_extractor

@@ -21,13 +21,13 @@ from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attributes import map_attributes
-from ops.config import EmbedConfig, EmbedderConfig
 from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
 from ops.decontaminate.sample import sampled_train_texts
 from ops.hashing.code_points import case_folding_without_punctuation
 from ops.hashing.columns import TextColumn
 from ops.hashing.terms import column_terms, project_terms
+from ops.label.config import EmbedConfig, EmbedderConfig
 
 LIMIT = 0.6  # of a coordinate of a unit vector: beyond it int8 would need coarser steps; 0.3 cuts too many off
 PARTS = 4  # dimensions that a term goes to

@@ -12,9 +12,9 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attributes import map_attributes
-from ops.config import AssignConfig
 from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
+from ops.label.config import AssignConfig
 from ops.label.embed import Vectors
 from ops.label.embed_clusters import Labels
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.config import ClusterConfig
+from ops.label.config import ClusterConfig
 from ops.label.embed import Vectors, in_steps, unit_vectors
 from ops.shards import read_batches, shard_names
 

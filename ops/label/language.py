@@ -24,9 +24,9 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attributes import map_attributes
-from ops.config import LanguageConfig
 from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
+from ops.label.config import LanguageConfig
 
 UNDETERMINED = "und"  # ISO 639-2's code for it
 SCHEMA = pa.schema([("id", pa.string()), ("language", pa.string()), ("score", pa.float32()), ("detector", pa.string())])

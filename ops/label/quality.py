@@ -15,10 +15,10 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attributes import map_attributes
-from ops.config import QualityConfig
 from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
 from ops.hashing.columns import TextColumn
+from ops.label.config import QualityConfig
 from ops.label.rules import Scores, score_texts
 
 SCHEMA = pa.schema([("id", pa.string()), ("score", pa.float32()), ("quality_bucket", pa.int8())])

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.config import GradeConfig
 from ops.decontaminate.sample import largest_sampled_id
+from ops.label.config import GradeConfig
 from ops.label.quality_oracle import ChatOracle, GradeBook, Oracle, RulesOracle, excerpt_of
 from ops.shards import read_batches, shard_names, write_table
 

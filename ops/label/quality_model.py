@@ -21,12 +21,12 @@ from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attributes import map_attributes
-from ops.config import QualityModelConfig, ScoreConfig
 from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
 from ops.hashing.code_points import case_folding
 from ops.hashing.columns import TextColumn
 from ops.hashing.terms import column_terms
+from ops.label.config import QualityModelConfig, ScoreConfig
 from ops.label.quality import BUCKETS, SCHEMA, bucket_of
 from ops.label.quality_grades import GRADES_FILE
 from ops.label.quality_oracle import excerpt_of

@@ -9,7 +9,8 @@ from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.cache import read_ledger
-from ops.config import AttritionConfig, StoreConfig
+from ops.config import StoreConfig
+from ops.report.config import AttritionConfig
 from ops.report.funnel import SourceFunnel, funnel_of, totals
 from ops.report.page import RejectExample, page_of
 from ops.report.samples import LabelSets, samples_of

@@ -9,8 +9,9 @@ import numpy as np
 from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.writer import Progress
 from ops.attrition import Outcome
-from ops.config import AttritionConfig, StoreConfig
+from ops.config import StoreConfig
 from ops.join import read_labels, shards_of
+from ops.report.config import AttritionConfig
 from ops.report.passages import Passage, around, beginning, side_by_side
 from ops.trace.documents import TracedDocument, documents_with_id, text_of
 from ops.trace.fate import labels_at

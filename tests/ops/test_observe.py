@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from ops.config import PydocSource
+from ops.crawl.config import PydocSource
 from ops.observe import observe
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from assets.snapshots import latest_snapshot, take_snapshot
-from ops.config import WarcSource
+from ops.crawl.config import WarcSource
 from ops.crawl.listing import SourceError
 from orchestration import sensors
 from orchestration.definitions import defs

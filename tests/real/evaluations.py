@@ -6,7 +6,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Mapping
 
-from ops.config import EvaluationSet
+from ops.decontaminate.config import EvaluationSet
 from ops.decontaminate.evaluations import files_of, items_of, texts_of
 from tests.real.real_data import REAL_DATA
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from infra.artifacts.artifact import Artifact
-from ops.config import DocxConfig, ExtractConfig, FilesSource, NormalizeConfig, PdfConfig, RawConfig
+from ops.config import NormalizeConfig
+from ops.crawl.config import FilesSource, RawConfig
 from ops.crawl.raw import raw
+from ops.extract.config import DocxConfig, ExtractConfig, PdfConfig
 from ops.extract.documents import extract
 from ops.extract.docx.document import docx_text
 from ops.extract.docx.errors import DocxError

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from infra.artifacts.writer import Writer
-from ops.config import EvaluationNgramsConfig, EvaluationSet
+from ops.decontaminate.config import EvaluationNgramsConfig, EvaluationSet
 from ops.decontaminate.gather import gather_sets
 from ops.decontaminate.index import merge
 from ops.decontaminate.lookup import PassageIndex

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.artifacts.artifact import Artifact
-from ops.config import ExactDedupConfig, FuzzyDedupConfig, MinhashConfig
+from ops.dedup.config import ExactDedupConfig, FuzzyDedupConfig, MinhashConfig
 from ops.dedup.exact import exact_duplicates
 from ops.dedup.fuzzy import fuzzy_duplicates
 from ops.dedup.minhash import minhash

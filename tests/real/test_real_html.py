@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from infra.artifacts.artifact import Artifact
-from ops.config import ExtractConfig, FilesSource, NormalizeConfig, RawConfig
+from ops.config import NormalizeConfig
+from ops.crawl.config import FilesSource, RawConfig
 from ops.crawl.raw import raw
+from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract
 from ops.extract.html import html_extractor
 from ops.extract.text import decode_text, is_binary

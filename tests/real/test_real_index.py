@@ -11,9 +11,10 @@ import pytest
 from fastwarc import ArchiveIterator, WarcRecordType
 
 from infra.artifacts.artifact import Artifact
-from ops.config import ExtractConfig, RawConfig
+from ops.crawl.config import RawConfig
 from ops.crawl.index.reasons import FetchReason
 from ops.crawl.raw import raw
+from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract
 from ops.observe import observe
 from ops.shards import read_table

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ops.config import LanguageConfig, QualityConfig
+from ops.label.config import LanguageConfig, QualityConfig
 from ops.label.language import label_language, label_texts
 from ops.label.quality import score_quality
 from tests.builders import run_program

@@ -11,8 +11,10 @@ import pytest
 from fastwarc import ArchiveIterator
 
 from infra.artifacts.artifact import Artifact
-from ops.config import ExtractConfig, NormalizeConfig, RawConfig, WarcSource
+from ops.config import NormalizeConfig
+from ops.crawl.config import RawConfig, WarcSource
 from ops.crawl.raw import raw
+from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract
 from ops.extract.records import Record, read_records
 from ops.extract.rejects import Reason

@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from infra.storage.errors import PermanentStorageError, TransientStorageError, http_status, storage_errors
 from infra.storage.filesystem import open_filesystem
-from ops.config import IndexSource
+from ops.crawl.config import IndexSource
 from ops.crawl.listing import resolve_root
 from ops.crawl.robots import USER_AGENT
 

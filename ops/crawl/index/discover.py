@@ -15,7 +15,7 @@ from infra.artifacts.config import identity_of
 from infra.artifacts.manifest import canonical_json
 from infra.artifacts.writer import Progress
 from infra.storage.streams import open_file
-from ops.config import IndexSource
+from ops.crawl.config import IndexSource
 from ops.crawl.index.pieces import Piece, Pieces
 from ops.crawl.index.rows import read_index
 from ops.crawl.index.selection import DISCOVERY_SCHEMA, select

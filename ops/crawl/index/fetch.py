@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from infra.artifacts.writer import Progress
 from infra.storage.errors import PermanentStorageError, TransientStorageError
-from ops.config import IndexSource
+from ops.crawl.config import IndexSource
 from ops.crawl.index.archives import Archives, OutOfRangeError
 from ops.crawl.index.pieces import Piece, Pieces
 from ops.crawl.index.plan import FetchTask, Plan, Span

@@ -3,7 +3,7 @@
 import hashlib
 import zlib
 
-from ops.config import IndexSource
+from ops.crawl.config import IndexSource
 from ops.crawl.listing import Entry, SourceError, is_included, list_entries, resolve_root
 
 MAX_STORED_BYTES = 16 << 20  # a crawl's list of 900 index files has 4 kB

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from infra.artifacts.writer import Writer
 from infra.storage.errors import PermanentStorageError
-from ops.config import IndexSource
+from ops.crawl.config import IndexSource
 from ops.crawl.index.archives import open_archives
 from ops.crawl.index.discover import Discovery, discover
 from ops.crawl.index.fetch import ERRORS, MEMBERS, RECORDS, error_row, fetch

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from ops.config import IndexSource
+from ops.crawl.config import IndexSource
 
 DISCOVERY_SCHEMA = pa.schema(
     [

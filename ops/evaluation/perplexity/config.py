@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from infra.artifacts.config import ProgramConfig, execution_only
-from ops.config import EvaluationSet
+from ops.decontaminate.config import EvaluationSet
 
 KiB = 1 << 10
 

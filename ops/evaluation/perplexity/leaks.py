@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from infra.archive.records import escape
 from infra.artifacts.artifact import Artifact
-from ops.config import EvaluationSet
+from ops.decontaminate.config import EvaluationSet
 from ops.decontaminate.evaluations import EvaluationError, files_of, items_of, observe, texts_of
 from ops.decontaminate.lookup import PassageIndex
 from ops.decontaminate.match import HELD_OUT, Matcher, Standard

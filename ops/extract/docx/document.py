@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Mapping
 
-from ops.config import DocxConfig
+from ops.extract.config import DocxConfig
 from ops.extract.docx.blocks import join_blocks, on_one_line
 from ops.extract.docx.body import BodyReader
 from ops.extract.docx.errors import DocxError

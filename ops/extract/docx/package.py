@@ -7,9 +7,10 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 
-from ops.config import DocxConfig, MiB
+from ops.extract.config import DocxConfig
 from ops.extract.docx.errors import DocxError
 from ops.extract.docx.xml_events import Handler, feed
+from ops.units import MiB
 
 ZIP_MAGIC = b"PK\x03\x04"
 FREE_RATIO_BYTES = MiB  # a part smaller than this may have any ratio: it can't hurt

@@ -8,7 +8,7 @@ from typing import Literal
 import pypdfium2 as pdfium
 from pypdfium2 import raw as pdfium_c
 
-from ops.config import PdfConfig
+from ops.extract.config import PdfConfig
 from ops.extract.pdf.lines import document_text
 from ops.extract.pdf.ocr import Ocr
 from ops.extract.pdf.router import PageFeatures, doubt, routed

@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 
 import psutil
 
-from ops.config import PdfConfig
+from ops.extract.config import PdfConfig
 from ops.extract.pdf.ocr import ocr_name
 from ops.extract.pdf.worker import READY, receive, send
 

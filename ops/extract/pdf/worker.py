@@ -12,7 +12,7 @@ import struct
 import sys
 from typing import IO, Any
 
-from ops.config import PdfConfig
+from ops.extract.config import PdfConfig
 from ops.extract.pdf.ocr import Ocr, ocr_engine
 from ops.extract.pdf.parser import PdfError, read_pdf
 

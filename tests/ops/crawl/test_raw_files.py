@@ -7,7 +7,7 @@ import pytest
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
-from ops.config import FilesSource, RawConfig
+from ops.crawl.config import FilesSource, RawConfig
 from ops.crawl.listing import SourceError, list_entries, resolve_root
 from ops.crawl.raw import raw
 from ops.observe import observe

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ops.config import JsonlSource, RawConfig
+from ops.crawl.config import JsonlSource, RawConfig
 from ops.crawl.raw import raw
 from ops.observe import observe
 from ops.shards import read_table

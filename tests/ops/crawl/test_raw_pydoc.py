@@ -11,7 +11,7 @@ from fastwarc import ArchiveIterator
 from fastwarc.warc import WarcRecordType
 
 from infra.artifacts.artifact import Artifact
-from ops.config import PydocSource, RawConfig
+from ops.crawl.config import PydocSource, RawConfig
 from ops.crawl.pydoc_site import serving_pydoc
 from ops.crawl.raw import raw
 from ops.observe import observe

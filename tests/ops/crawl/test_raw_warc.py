@@ -3,7 +3,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from ops.config import RawConfig, WarcSource
+from ops.crawl.config import RawConfig, WarcSource
 from ops.crawl.listing import SourceError
 from ops.crawl.raw import raw
 from ops.observe import observe

@@ -5,7 +5,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from ops.config import Execution
+from ops.dataflow.config import Execution
 from tests.ops.dataflow.stages import Death, MeasureTexts, SumGroups, measure_all, sum_all
 
 

@@ -24,10 +24,10 @@ import pyarrow as pa
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
-from ops.config import MiB
 from ops.normalize import hex_ids, text_digests
 from ops.row_groups import GROUP_BYTES
 from ops.shards import shard_name, shard_writer, write_table
+from ops.units import MiB
 from tests.builders import publish, run_program
 
 CGROUP = Path("/sys/fs/cgroup/memory")
@@ -160,7 +160,7 @@ def keyed_rows(folder: Path, millions: int) -> tuple[Any, ...]:
 
 def run_case(case: str, folder: Path, directory: Path, workers: int, memory_mib: int) -> str:
     """Run one stage; its digest."""
-    from ops.config import Execution
+    from ops.dataflow.config import Execution
 
     stage, _, given = case.partition(":")
     execution = Execution(workers=workers, memory_bytes=memory_mib * MiB)
@@ -171,23 +171,23 @@ def run_case(case: str, folder: Path, directory: Path, workers: int, memory_mib:
         out, _ = sum_all(directory, keyed_rows(folder, int(given)), SumGroups(os.devnull), execution)
         return digest_of(out.files)
     if stage == "exact":
-        from ops.config import ExactDedupConfig
+        from ops.dedup.config import ExactDedupConfig
         from ops.dedup.exact import exact_duplicates
 
         sources = occurrences(folder, int(given), 0.5)
         return run_program(exact_duplicates, ExactDedupConfig(execution=execution), directory, normalized=sources).digest
     if stage == "language":
-        from ops.config import LanguageConfig
+        from ops.label.config import LanguageConfig
         from ops.label.language import label_language
 
         return run_program(label_language, LanguageConfig(execution=execution), directory, normalized=source(folder, given)).digest
     if stage == "minhash":
-        from ops.config import MinhashConfig
+        from ops.dedup.config import MinhashConfig
         from ops.dedup.minhash import minhash
 
         return run_program(minhash, MinhashConfig(execution=execution), directory, normalized=source(folder, given)).digest
     if stage == "quality":
-        from ops.config import QualityConfig
+        from ops.label.config import QualityConfig
         from ops.label.quality import score_quality
 
         return run_program(score_quality, QualityConfig(execution=execution), directory, normalized=source(folder, given)).digest

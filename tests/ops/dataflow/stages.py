@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.artifacts.writer import Writer
-from ops.config import Execution
+from ops.dataflow.config import Execution
 from ops.dataflow.flow import Dataflow, Done
 from ops.dataflow.keyed import Keyed
 from ops.dataflow.shard import Shard, Tally, whole_shards

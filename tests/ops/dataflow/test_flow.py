@@ -11,12 +11,13 @@ import pytest
 from infra.artifacts.manifest import digest_of
 from infra.artifacts.writer import Writer
 from infra.storage.objects import list_files
-from ops.config import Execution, MiB
+from ops.dataflow.config import Execution
 from ops.dataflow.errors import PoisonedShardsError
 from ops.dataflow.flow import Dataflow, Done
 from ops.dataflow.keyed import Keyed
 from ops.dataflow.shard import Shard, Tally, plan_key
 from ops.dataflow.work import Output
+from ops.units import MiB
 from tests.ops.dataflow.stages import (
     GROUPS,
     LENGTHS,

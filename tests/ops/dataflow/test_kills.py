@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.artifacts.manifest import FileEntry
-from ops.config import Execution
+from ops.dataflow.config import Execution
 from ops.dataflow.shard import Shard
 from tests.ops.dataflow.drive import give
 from tests.ops.dataflow.stages import Death, MeasureTexts, SumGroups, begun, input_of, measure_all, rows_table, sum_all

@@ -9,12 +9,13 @@ import pytest
 
 from infra.artifacts.writer import Writer
 from infra.storage.errors import PermanentStorageError
-from ops.config import Execution, MiB
+from ops.dataflow.config import Execution
 from ops.dataflow.errors import PoisonedShardsError, WorkersLostError
 from ops.dataflow.flow import Dataflow
 from ops.dataflow.shard import Shard, Tally
 from ops.dataflow.work import Output
 from ops.dataflow.workers import LOSSES
+from ops.units import MiB
 from tests.ops.dataflow.stages import LENGTHS, MeasureTexts, SendPairs, SumGroups, begun, input_of, measure_all, note, rows_table, sum_all
 
 

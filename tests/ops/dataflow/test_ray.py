@@ -18,8 +18,9 @@ from infra.dispatch.dispatcher import Dispatcher
 from infra.dispatch.engines.ray.backend import RayBackend
 from infra.dispatch.engines.ray.jobs_api import JobsApi
 from infra.dispatch.job import Resources
-from ops.config import ExactDedupConfig, Execution
+from ops.dataflow.config import Execution
 from ops.dataflow.errors import PoisonedShardsError
+from ops.dedup.config import ExactDedupConfig
 from ops.dedup.exact import exact_duplicates
 from tests.builders import run_program
 from tests.infra.dispatch import ray_cluster

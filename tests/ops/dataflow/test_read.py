@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ops.config import MiB
 from ops.dataflow.read import read_pieces
 from ops.dataflow.shard import Piece, split
+from ops.units import MiB
 
 SCHEMA = pa.schema([("id", pa.string()), ("text", pa.string())])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.artifacts.artifact import Artifact
-from ops.config import ContaminationConfig, EvaluationNgramsConfig, EvaluationSet
+from ops.decontaminate.config import ContaminationConfig, EvaluationNgramsConfig, EvaluationSet
 from ops.decontaminate.flag import flag_contamination
 from ops.decontaminate.index import index_evaluations
 from ops.shards import read_table, shard_names

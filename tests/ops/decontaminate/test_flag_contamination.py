@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.config import EvaluationSet
+from ops.decontaminate.config import EvaluationSet
 from tests.ops.decontaminate.items import evaluation_set, flag, prose, rows_of
 from tests.ops.normalized import id_of, normalized
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from ops.config import EvaluationNgramsConfig, EvaluationSet
+from ops.decontaminate.config import EvaluationNgramsConfig, EvaluationSet
 from ops.decontaminate.evaluations import EvaluationError, items_of, observe, texts_of
 from ops.decontaminate.index import index_evaluations
 from ops.decontaminate.lookup import PassageIndex

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from infra.artifacts.artifact import Artifact
-from ops.config import ExactDedupConfig
 from ops.dataflow.errors import PoisonedShardsError
 from ops.dataflow.shard import Shard, Tally
+from ops.dedup.config import ExactDedupConfig
 from ops.dedup.exact import OCCURRENCES, REPEATS, TRAIN, exact_duplicates, find_repeats
 from ops.shards import read_table, shard_name, shard_names
 from tests.builders import artifact_of, run_program

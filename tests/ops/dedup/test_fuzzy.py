@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.artifacts.artifact import Artifact
-from ops.config import FuzzyDedupConfig, MinhashConfig
+from ops.dedup.config import FuzzyDedupConfig, MinhashConfig
 from ops.dedup.fuzzy import RemovalAlarmError, fuzzy_duplicates
 from ops.dedup.minhash import minhash
 from ops.shards import MisalignedShardError, read_table, shard_names

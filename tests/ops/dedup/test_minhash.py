@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ops.config import MinhashConfig
+from ops.dedup.config import MinhashConfig
 from ops.dedup.minhash import Hasher, list_column, minhash
 from ops.hashing import definition
 from ops.hashing.columns import TextColumn

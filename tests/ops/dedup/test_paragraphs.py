@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from infra.artifacts.artifact import Artifact
-from ops.config import Execution, ParagraphDedupConfig
+from ops.dataflow.config import Execution
+from ops.dedup.config import ParagraphDedupConfig
 from ops.dedup.paragraphs import ParagraphAlarmError, paragraph_duplicates
 from ops.dedup.spans import SPANS, without_spans
 from ops.hashing.blocks import column_blocks

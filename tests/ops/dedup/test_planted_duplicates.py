@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.config import FuzzyDedupConfig, MinhashConfig
+from ops.dedup.config import FuzzyDedupConfig, MinhashConfig
 from ops.dedup.fuzzy import fuzzy_duplicates
 from ops.dedup.minhash import minhash
 from ops.shards import read_table

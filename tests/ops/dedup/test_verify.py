@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from ops.config import FuzzyDedupConfig
+from ops.dedup.config import FuzzyDedupConfig
 from ops.dedup.verify import Verdict, judge
 from ops.dedup.verify_pair import Member, compare
 from tests.ops.normalized import id_of

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from ops.config import PdfConfig
+from ops.extract.config import PdfConfig
 from ops.extract.pdf import parser, worker
 from ops.extract.pdf.ocr import Ocr
 

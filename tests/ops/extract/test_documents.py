@@ -10,8 +10,8 @@ import pytest
 from fastwarc import ArchiveIterator
 
 from infra.artifacts.artifact import Artifact
-from ops.config import ExtractConfig
 from ops.crawl.payloads import PAYLOAD_SCHEMA
+from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract
 from ops.shards import read_table, shard_names
 from tests.builders import artifact_of, run_program

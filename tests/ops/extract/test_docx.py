@@ -2,7 +2,7 @@
 
 import pytest
 
-from ops.config import DocxConfig
+from ops.extract.config import DocxConfig
 from ops.extract.docx.document import docx_text
 from ops.extract.docx.errors import DocxError
 from tests.ops.extract.docx_files import NAMESPACES, cell, docx, item, paragraph, parts_of, run, styled, table, zipped

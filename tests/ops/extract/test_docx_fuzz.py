@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.config import DocxConfig
+from ops.extract.config import DocxConfig
 from ops.extract.docx.document import docx_text
 from ops.extract.docx.errors import DocxError
 from tests.ops.extract.docx_files import cell, docx, item, paragraph, run, styled, table, zipped

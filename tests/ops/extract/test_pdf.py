@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ops.config import PdfConfig
+from ops.extract.config import PdfConfig
 from ops.extract.pdf.process import PdfReader, PdfRejectedError
 from tests.ops.extract.pdf_files import pdf
 

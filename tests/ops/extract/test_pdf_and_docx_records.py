@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from infra.artifacts.artifact import Artifact
-from ops.config import ExtractConfig, FilesSource, RawConfig
+from ops.crawl.config import FilesSource, RawConfig
 from ops.crawl.payloads import PAYLOAD_SCHEMA
 from ops.crawl.raw import raw
+from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract
 from ops.extract.media import DOCX_MEDIA_TYPE
 from ops.shards import read_table, shard_names

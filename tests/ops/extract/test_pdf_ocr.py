@@ -7,7 +7,7 @@ import os
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from ops.config import ExtractConfig, PdfConfig
+from ops.extract.config import ExtractConfig, PdfConfig
 from ops.extract.interpret import Document, Interpreter
 from ops.extract.pdf.process import PdfReader, PdfRejectedError
 from ops.extract.pdf.router import PageFeatures, doubt, routed

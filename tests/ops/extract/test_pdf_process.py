@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from ops.config import PdfConfig
+from ops.extract.config import PdfConfig
 from ops.extract.pdf.process import PdfReader, PdfRejectedError
 from tests.ops.extract.fuzzing import mutated
 from tests.ops.extract.pdf_files import pdf
@@ -87,7 +87,7 @@ def test_closing_ends_the_worker() -> None:
 def test_the_worker_ends_with_a_parent_that_was_killed() -> None:
     script = (
         "import os, psutil, signal, sys\n"
-        "from ops.config import PdfConfig\n"
+        "from ops.extract.config import PdfConfig\n"
         "from ops.extract.pdf.process import PdfReader\n"
         "reader = PdfReader(PdfConfig())\n"
         "reader.read(bytes.fromhex(sys.argv[1]))\n"

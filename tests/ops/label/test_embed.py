@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
-from ops.config import AssignConfig, ClusterConfig, EmbedConfig, EmbedderConfig
+from ops.label.config import AssignConfig, ClusterConfig, EmbedConfig, EmbedderConfig
 from ops.label.embed import LIMIT, Embedder, embed, fit_embedder, in_steps, unit_vectors
 from ops.label.embed_assign import assign_clusters, assigned
 from ops.label.embed_clusters import cluster_embeddings, nested_views, spherical_k_means

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ops.config import LanguageConfig
+from ops.label.config import LanguageConfig
 from ops.label.language import NEIGHBOURED, LanguageModelError, heads, identify, label_language, label_texts, load_eldc, load_model
 from ops.shards import read_table, shard_names
 from tests.builders import run_program

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from ops.config import QualityConfig
 from ops.hashing import code_points, shape
 from ops.hashing.columns import TextColumn
+from ops.label.config import QualityConfig
 from ops.label.quality import bucket_of, score_quality
 from ops.label.rules import RULES, score_texts, stop_word_hashes
 from ops.label.stop_words import STOP_WORDS

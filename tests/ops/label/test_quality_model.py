@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from infra.artifacts.artifact import Artifact
-from ops.config import GradeConfig, QualityModelConfig, ScoreConfig
+from ops.label.config import GradeConfig, QualityModelConfig, ScoreConfig
 from ops.label.quality_grades import GRADED, GRADES_FILE, grade_documents
 from ops.label.quality_model import QualityModel, score_by_model, train_quality_model
 from ops.label.quality_oracle import ChatOracle, GradeBook, OracleError, RulesOracle, excerpt_of, grade_in

@@ -9,9 +9,10 @@ import pytest
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
-from ops.config import AttritionConfig, StoreConfig
+from ops.config import StoreConfig
 from ops.normalize import NORMALIZED_SCHEMA
 from ops.report.attrition import read_funnels, report_attrition
+from ops.report.config import AttritionConfig
 from ops.report.funnel import UnbalancedFunnelError
 from ops.shards import read_table, shard_names
 from ops.store import build_store

@@ -10,8 +10,10 @@ import pytest
 
 from infra.artifacts.artifact import Artifact
 from ops.attrition import Outcome
-from ops.config import ExtractConfig, NormalizeConfig, RawConfig, StoreConfig
+from ops.config import NormalizeConfig, StoreConfig
+from ops.crawl.config import RawConfig
 from ops.crawl.raw import raw
+from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract
 from ops.join import read_labels
 from ops.normalize import normalize

@@ -17,7 +17,7 @@ from model.eval.perplexity.scored import read_documents
 from model.finish import MODEL as WEIGHTS
 from model.run import CONFIG, FLOPS_CONVENTIONS, STATE, RunState, resolve
 from model.state import to_arrays
-from ops.config import EvaluationNgramsConfig, EvaluationSet
+from ops.decontaminate.config import EvaluationNgramsConfig, EvaluationSet
 from ops.decontaminate.index import index_evaluations
 from ops.evaluation.perplexity.config import PerplexityConfig, PerplexityGapConfig
 from ops.tokenizer import load_tokenizer

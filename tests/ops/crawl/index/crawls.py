@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ops.config import IndexSource
+from ops.crawl.config import IndexSource
 from tests.ops.extract.archives import html, http, warc
 
 COLUMNAR = pa.schema(  # Common Crawl's types

@@ -9,7 +9,7 @@ from infra.artifacts.writer import Writer
 from infra.storage.errors import PermanentStorageError
 from infra.storage.filesystem import open_filesystem
 from infra.storage.objects import list_files
-from ops.config import RawConfig
+from ops.crawl.config import RawConfig
 from ops.crawl.index.archives import OutOfRangeError, StoredArchives
 from ops.crawl.raw import raw
 from ops.observe import observe

@@ -15,10 +15,11 @@ from fastwarc.stream_io import ZstdWriter, zstd_train_dictionary_from_samples
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
 from infra.storage.errors import PermanentStorageError, TransientStorageError
-from ops.config import ExtractConfig, IndexSource, RawConfig
+from ops.crawl.config import IndexSource, RawConfig
 from ops.crawl.index.paths import index_entries
 from ops.crawl.listing import SourceError
 from ops.crawl.raw import raw
+from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract
 from ops.observe import observe
 from ops.shards import read_table
@@ -160,7 +161,7 @@ def test_what_may_come_later_is_no_outcome_and_the_rest_is_kept(tmp_path: Path):
 KILLED = """
 import os, sys
 from infra.artifacts.writer import Writer
-from ops.config import RawConfig
+from ops.crawl.config import RawConfig
 from ops.crawl.index import pieces
 from ops.crawl.raw import raw
 config, scratch, attempt, left = RawConfig.model_validate_json(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.artifacts.artifact import Artifact
-from ops.config import EvaluationNgramsConfig, EvaluationSet
+from ops.decontaminate.config import EvaluationNgramsConfig, EvaluationSet
 from ops.decontaminate.evaluations import EvaluationError, observe
 from ops.decontaminate.index import index_evaluations
 from ops.evaluation.perplexity.leaks import Leak, item_hashes, without_leaks

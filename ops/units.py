@@ -1,0 +1,3 @@
+"""Sizes as the field writes them."""
+
+MiB = 1 << 20
