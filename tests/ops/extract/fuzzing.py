@@ -1,6 +1,7 @@
 """Damage for parsers: truncated, flipped, spliced, repeated bytes. A seed and a number give the same case for ever."""
 
 import random
+import re
 
 
 def mutated(seeds: list[bytes], case: int) -> bytes:
@@ -31,7 +32,7 @@ def _damage(data: bytearray, chance: random.Random, seeds: list[bytes]) -> None:
         case "remove":
             del data[at : at + chance.randint(1, 500)]
         case _:
-            digits = [i for i, byte in enumerate(data) if chr(byte).isdigit()]
+            digits = [match.start() for match in re.finditer(rb"[0-9\xb2\xb3\xb9]", data)]  # superscripts too
             if digits:
                 where = chance.choice(digits)
                 data[where : where + 1] = chance.choice((b"0", b"-1", b"999999999", b"4294967295"))
