@@ -9,6 +9,7 @@ and makes the exit code 1; `--only NUMBER` does it again in this process.
 import argparse
 import contextlib
 import multiprocessing
+import os
 import resource
 import sys
 import tempfile
@@ -132,12 +133,16 @@ class _Worker:
         self._number = -1
         self._start()
 
+    @property
+    def _pid(self) -> int:
+        return self._process.pid or 0
+
     def give(self, numbers: Iterator[int]) -> bool:
         """Hand it the next case; False if none is left."""
         number = next(numbers, None)
         if number is None:
             return False
-        self._number, self._given_s, self._spent_s = number, time.monotonic(), _cpu_s(self._process.pid)
+        self._number, self._given_s, self._spent_s = number, time.monotonic(), _cpu_s(self._pid)
         with contextlib.suppress(BrokenPipeError):  # it has ended, which its silence says next
             self.connection.send(number)
         return True
@@ -157,7 +162,7 @@ class _Worker:
         """The end of a case that takes too long."""
         if not self._process.is_alive():
             return None  # what it said last is still in the pipe
-        spent = _cpu_s(self._process.pid) - self._spent_s
+        spent = _cpu_s(self._pid) - self._spent_s
         if spent <= self._plan.limit_cpu_s * 2 and (spent > POLL_S or time.monotonic() - self._given_s <= STALL_S):
             return None
         self.end()
@@ -165,9 +170,9 @@ class _Worker:
         return Ended(self._number, cpu_s=spent, failure=f"no end after {spent:.1f} CPU-seconds")
 
     def end(self) -> None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(self._process.pid).children(recursive=True):
-                child.kill()
+        for child in _children(self._pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(child).kill()
         self._process.kill()
         self._process.join()
         self.connection.close()
@@ -181,14 +186,21 @@ class _Worker:
         self.connection.recv()  # it has read the originals
 
 
-def _cpu_s(pid: int | None) -> float:
+def _cpu_s(pid: int) -> float:
     """CPU-seconds of a process and of its children, the ended ones too."""
+    spent = 0.0
+    for one in (pid, *_children(pid)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            spent += sum(psutil.Process(one).cpu_times()[: 4 if one == pid else 2])
+    return spent
+
+
+def _children(pid: int) -> list[int]:
+    """Those that its main thread started."""
     try:
-        process = psutil.Process(pid)
-        own = process.cpu_times()
-        return float(sum(own[:4])) + sum(sum(child.cpu_times()[:2]) for child in process.children())
-    except psutil.NoSuchProcess:
-        return 0.0
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:  # not Linux, or it has ended
+        return [child.pid for child in psutil.Process(pid).children()] if psutil.pid_exists(pid) else []
 
 
 def _serve(connection: Connection, plan: Plan, read: Reader) -> None:
@@ -202,12 +214,11 @@ def _serve(connection: Connection, plan: Plan, read: Reader) -> None:
 
 def _ended(plan: Plan, number: int, read: Reader, interpreter: Interpreter) -> Ended:
     case = plan.case(number)
-    me = psutil.Process()
-    processes = [me, *me.children()]
-    for process in processes:
+    me = os.getpid()
+    for process in (me, *_children(me)):
         with contextlib.suppress(OSError):
-            Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins anew
-    before = _cpu_s(me.pid)
+            Path(f"/proc/{process}/clear_refs").write_text("5")  # the peak begins anew
+    before = _cpu_s(me)
     outcomes, failure = Counter[str](), None
     try:
         outcomes = read(case, interpreter)
@@ -217,10 +228,10 @@ def _ended(plan: Plan, number: int, read: Reader, interpreter: Interpreter) -> E
     except Exception as error:
         traceback.print_exc()
         failure = f"{type(error).__name__}: {error}"
-    cpu_s = _cpu_s(me.pid) - before
+    cpu_s = _cpu_s(me) - before
     if failure is None and cpu_s > plan.limit_cpu_s:
         failure = f"took {cpu_s:.1f} CPU-seconds"
-    peak = max((_peak_mib(process.pid) for process in (me, *me.children())), default=0)
+    peak = max(_peak_mib(process) for process in (me, *_children(me)))
     return Ended(number, outcomes, cpu_s, peak, failure)
 
 

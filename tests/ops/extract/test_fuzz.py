@@ -14,7 +14,7 @@ from tests.ops.extract import fuzz
 from tests.ops.extract.fuzz import Plan, Table, read_case
 from tests.ops.extract.fuzz_cases import KINDS, Case
 
-SAMPLE = 540
+SAMPLE = 360
 
 
 def test_damaged_files_end_as_documents_and_typed_rejects() -> None:
