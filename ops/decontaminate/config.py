@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from infra.artifacts.config import ProgramConfig, execution_only
+from ops.dataflow.config import Execution
 
 
 class EvaluationSet(ProgramConfig):
@@ -71,3 +72,4 @@ class ContaminationConfig(ProgramConfig):
     max_hits: int = Field(64, ge=1)  # kept per document, those that cover most first
     samples: int = Field(20, ge=0)  # flagged places, written for people to read
     batch_rows: int = execution_only(2_048, ge=1)
+    execution: Execution = execution_only(Execution())

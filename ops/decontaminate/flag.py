@@ -1,43 +1,26 @@
 """Which documents hold passages of evaluations: how much of which, of whose item, and where."""
 
-from collections import Counter
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.attributes import write_attributes
+from ops.attributes import document_count
+from ops.dataflow.budget import Budget
+from ops.dataflow.flow import Dataflow, Done
+from ops.dataflow.read import read_pieces
+from ops.dataflow.shard import whole_shards
+from ops.dataflow.work import Output
 from ops.decontaminate.config import ContaminationConfig
-from ops.decontaminate.lookup import PassageIndex
-from ops.decontaminate.match import HELD_OUT, TRAIN, Coverage, Matcher, Standard
-from ops.decontaminate.report import Samples
-from ops.decontaminate.sample import sampled_train_texts, share_of
-from ops.hashing.columns import TextColumn
-
-HIT = pa.struct(
-    [
-        ("evaluation", pa.string()),
-        ("item", pa.string()),
-        ("field", pa.string()),
-        ("kind", pa.string()),
-        ("coverage", pa.float32()),
-        ("start", pa.int64()),
-        ("end", pa.int64()),
-    ]
-)
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("is_contaminated", pa.bool_()),
-        ("max_coverage", pa.float32()),
-        ("evaluations", pa.list_(pa.string())),
-        ("hits", pa.list_(HIT)),
-    ]
-)
+from ops.decontaminate.find import FOUND, FindHits, hits_of
+from ops.decontaminate.judge import CONTAMINATED, CONTAMINATED_HELD_OUT, EVALUATION, KIND, SCHEMA, SPARED, JudgeHits
+from ops.decontaminate.match import Matcher, matcher_of
+from ops.decontaminate.report import sample_flagged
+from ops.decontaminate.sample import COLUMNS, is_sampled, largest_sampled_id, share_of
+from ops.shards import ROWS_PER_BATCH, shard_names
 
 
 class ContaminationStats(Stats):
@@ -53,7 +36,7 @@ class ContaminationStats(Stats):
     spared: int  # documents that would be flagged if boilerplate counted
 
 
-@program(version="2")
+@program(version="3")
 def flag_contamination(config: ContaminationConfig, normalized: Artifact, evaluation_ngrams: Artifact, out: Writer) -> ContaminationStats:
     """Flag every document that holds enough of a passage of an evaluation.
 
@@ -64,95 +47,48 @@ def flag_contamination(config: ContaminationConfig, normalized: Artifact, evalua
             has most of), `evaluations: list<string>` and `hits` (of the passages that reach `min_coverage`; empty where
             none does): the evaluation, its item, the field, the kind of passage, its coverage, and the bytes of the
             text where its longest run stands. `samples.json`: flagged places for people to read.
+
+    Raises:
+        PoisonedShardsError: names the shards, and the rows, that can't be searched.
+
+    Texts are read once: hits are found and kept, those of sampled documents tell the source's boilerplate, and then hits are judged.
     """
-    index = PassageIndex.read(evaluation_ngrams)
-    matcher = Matcher(index)
-    boilerplate, sampled = find_source_boilerplate(matcher, normalized, config, out)
-    boilerplate |= index.is_boilerplate
-    standard, unfiltered = Standard.of(index, boilerplate), Standard.of(index, np.zeros_like(boilerplate))
-    samples = Samples(config.samples)
-    totals: Counter[str] = Counter()
-    owners: Counter[str] = Counter()
-    kinds_found: Counter[str] = Counter()
-
-    def label(batch: pa.RecordBatch) -> pa.RecordBatch:
-        texts = TextColumn.of(batch["text"])
-        kinds = np.where(batch["is_held_out"].to_numpy(zero_copy_only=False), HELD_OUT, TRAIN)
-        hits = matcher.hits(texts)
-        coverage = matcher.coverage(hits, kinds, standard)
-        shares = largest_shares(coverage, batch.num_rows)
-        flagged = shares >= config.min_coverage
-        if boilerplate.any():
-            raw = largest_shares(matcher.coverage(hits, kinds, unfiltered), batch.num_rows)
-            totals["spared"] += int((~flagged & (raw >= config.min_coverage)).sum())
-        found = attributed(index, coverage, batch.num_rows, config)
-        names = [sorted({hit["evaluation"] for hit in row}) for row in found]
-        owners.update(name for row in names for name in row)
-        kinds_found.update(kind for row in found for kind in {hit["kind"] for hit in row})
-        totals.update(documents=len(flagged), contaminated=int(flagged.sum()), held_out=int((flagged & (kinds == HELD_OUT)).sum()))
-        for row in np.flatnonzero(flagged):
-            samples.offer(batch["id"][row].as_py(), batch["text"][row].as_py(), found[row][0])
-        columns = [
-            batch["id"],
-            pa.array(flagged),
-            pa.array(shares.astype(np.float32)),
-            pa.array(names, SCHEMA.field("evaluations").type),
-            pa.array(found, SCHEMA.field("hits").type),
-        ]
-        return pa.record_batch(columns, schema=SCHEMA)
-
-    write_attributes(normalized, out, label, columns=["id", "text", "is_held_out"], schema=SCHEMA, batch_rows=config.batch_rows)
-    out.write_json("samples.json", samples.listing())
+    matcher = matcher_of(evaluation_ngrams)
+    flow = Dataflow(out, config.execution, 2 * document_count(normalized))
+    shards = whole_shards(normalized, shard_names(normalized), [*COLUMNS, "text"])
+    found = flow.map("hits", shards, FindHits(evaluation_ngrams, config.min_coverage), Output(FOUND, batch_rows=config.batch_rows))
+    boilerplate, sampled = find_source_boilerplate(matcher, found, config)
+    boilerplate |= matcher.index.is_boilerplate
+    judge = JudgeHits(config, evaluation_ngrams, np.packbits(boilerplate).tobytes())
+    hits = tuple(replace(shard, pieces=(piece,)) for shard, piece in zip(shards, found.pieces((*COLUMNS, "hits")), strict=True))
+    judged = flow.map("flags", hits, judge, Output(SCHEMA, batch_rows=config.batch_rows))
+    flow.publish(judged)
+    out.write_json("samples.json", sample_flagged(judged, found, config))
+    tally = judged.tally
     return ContaminationStats(
-        documents=totals["documents"],
-        contaminated=totals["contaminated"],
-        contaminated_held_out=totals["held_out"],
-        evaluations=dict(sorted(owners.items())),
-        kinds=dict(sorted(kinds_found.items())),
+        documents=judged.rows,
+        contaminated=tally[CONTAMINATED],
+        contaminated_held_out=tally[CONTAMINATED_HELD_OUT],
+        evaluations={key.removeprefix(EVALUATION): count for key, count in sorted(tally.items()) if key.startswith(EVALUATION)},
+        kinds={key.removeprefix(KIND): count for key, count in sorted(tally.items()) if key.startswith(KIND)},
         sampled_documents=sampled,
         boilerplate_features=int(boilerplate.sum()),
-        spared=totals["spared"],
+        spared=tally[SPARED],
     )
 
 
-def find_source_boilerplate(
-    matcher: Matcher, normalized: Artifact, config: ContaminationConfig, out: Writer
-) -> tuple[NDArray[np.bool_], int]:
+def find_source_boilerplate(matcher: Matcher, found: Done, config: ContaminationConfig) -> tuple[NDArray[np.bool_], int]:
     """Entries that a share of the source's own sampled train documents have, and the size of the sample."""
+    batch_bytes = Budget.of(config.execution.memory_bytes).batch_bytes
+    ids = (read_pieces([piece], batch_bytes, ROWS_PER_BATCH) for piece in found.pieces(tuple(COLUMNS)))
+    last = largest_sampled_id(ids, config.boilerplate_sample_documents)
     counts = np.zeros(len(matcher.index.features), np.int64)
     sampled = 0
-    for texts in sampled_train_texts(normalized, config.boilerplate_sample_documents, config.batch_rows):
-        matcher.count_documents(TextColumn.of(texts), counts)
-        sampled += len(texts)
-        out.progress(sampled, config.boilerplate_sample_documents, "documents searched for boilerplate")
+    for piece in found.pieces((*COLUMNS, "hits")):
+        for batch in read_pieces([piece], batch_bytes, ROWS_PER_BATCH):
+            chosen = batch.filter(is_sampled(batch, last))
+            sampled += chosen.num_rows
+            matcher.count_rows(hits_of(chosen["hits"]), chosen.num_rows, counts)
+            if last is not None and batch["id"][-1].as_py() > last:
+                break
     return counts >= share_of(sampled, config.boilerplate_share, config.boilerplate_documents), sampled
-
-
-def largest_shares(coverage: Coverage, rows: int) -> NDArray[np.float64]:
-    """[rows]: the coverage of the passage that each row has most of; 0 without any."""
-    shares = np.zeros(rows)
-    np.maximum.at(shares, coverage.rows, coverage.shares)
-    return shares
-
-
-def attributed(index: PassageIndex, coverage: Coverage, rows: int, config: ContaminationConfig) -> list[list[dict[str, Any]]]:
-    """For each row the passages that reach the threshold as values of `HIT`: those that it has most of first."""
-    reached = np.flatnonzero(coverage.shares >= config.min_coverage)
-    order = reached[np.lexsort((coverage.passages[reached], -coverage.shares[reached], coverage.rows[reached]))]
-    named = index.passages.take(pa.array(coverage.passages[order])).to_pylist()
-    found: list[list[dict[str, Any]]] = [[] for _ in range(rows)]
-    for place, passage in zip(order, named, strict=True):
-        hits = found[coverage.rows[place]]
-        if len(hits) < config.max_hits:
-            hits.append(
-                {
-                    "evaluation": index.evaluations[passage["evaluation"]],
-                    "item": passage["item"],
-                    "field": passage["field"],
-                    "kind": passage["kind"],
-                    "coverage": float(np.float32(coverage.shares[place])),
-                    "start": int(coverage.starts[place]),
-                    "end": int(coverage.ends[place]),
-                }
-            )
-    return found

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from infra.artifacts.artifact import Artifact
@@ -80,6 +81,18 @@ class PassageIndex:
         by_evaluation = np.array([name.startswith(HELD_OUT_FOLDER) for name in self.evaluations] or [False])
         evaluations: NDArray[np.int32] = self.passages["evaluation"].to_numpy()
         return by_evaluation[evaluations]
+
+    @cached_property
+    def evaluation_of(self) -> NDArray[np.int64]:
+        """[passages]: place in `evaluations`."""
+        found: NDArray[np.int64] = self.passages["evaluation"].to_numpy().astype(np.int64)
+        return found
+
+    @cached_property
+    def kind_of(self) -> NDArray[np.int64]:
+        """[passages]: place in `KINDS`."""
+        found: NDArray[np.int64] = pc.index_in(self.passages["kind"], pa.array(KINDS)).to_numpy().astype(np.int64)
+        return found
 
     @cached_property
     def weights(self) -> NDArray[np.int64]:

@@ -1,10 +1,12 @@
 """Which passages stand in which texts, where, and how much of each."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from infra.artifacts.artifact import Artifact
 from ops.decontaminate.lookup import PassageIndex
 from ops.hashing import passage_hits
 from ops.hashing.columns import TextColumn
@@ -35,6 +37,17 @@ class Coverage:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
+    def take(self, places: NDArray[np.int64]) -> "Coverage":
+        """Some of it, in this order."""
+        return Coverage(self.rows[places], self.passages[places], self.shares[places], self.starts[places], self.ends[places])
+
+
+def largest_shares(coverage: Coverage, rows: int) -> NDArray[np.float64]:
+    """[rows]: the coverage of the passage that each row has most of; 0 without any."""
+    shares = np.zeros(rows)
+    np.maximum.at(shares, coverage.rows, coverage.shares)
+    return shares
+
 
 @dataclass(frozen=True)
 class Standard:
@@ -54,6 +67,11 @@ class Standard:
         totals, whole = index.weight_of_passages(dropped), index.weight_of_passages(np.zeros_like(dropped))
         distinct = (totals > 0) & (2 * totals >= whole)
         return cls(dropped, totals, np.stack([distinct, distinct & ~index.is_held_out]))
+
+    @classmethod
+    def unfiltered(cls, index: PassageIndex) -> "Standard":
+        """Every entry counts."""
+        return cls.of(index, np.zeros(len(index.features), np.bool_))
 
 
 class Matcher:
@@ -81,8 +99,11 @@ class Matcher:
 
     def count_documents(self, texts: TextColumn, counts: NDArray[np.int64]) -> None:
         """Add to `counts` [entries] in how many texts each entry occurs."""
-        hits = self.hits(texts)
-        passage_hits.count_rows(hits.rows, hits.places, self._seen, self._rows_from(texts.rows), counts)
+        self.count_rows(self.hits(texts), texts.rows, counts)
+
+    def count_rows(self, hits: Hits, rows: int, counts: NDArray[np.int64]) -> None:
+        """Add to `counts` [entries] in how many of the rows each entry occurs."""
+        passage_hits.count_rows(hits.rows, hits.places, self._seen, self._rows_from(rows), counts)
 
     def coverage(self, hits: Hits, kinds: NDArray[np.int64], standard: Standard) -> Coverage:
         """What each row holds of which passage.
@@ -114,3 +135,13 @@ class Matcher:
         """The first of so many row numbers that no call had before."""
         self._serial += rows
         return self._serial - rows
+
+
+def matcher_of(evaluation_ngrams: Artifact) -> Matcher:
+    """The matcher of an index, read once in a process."""
+    return _matcher_at(evaluation_ngrams.url, evaluation_ngrams.digest)
+
+
+@lru_cache(maxsize=1)
+def _matcher_at(url: str, digest: str) -> Matcher:
+    return Matcher(PassageIndex.read(Artifact.open_at(url)))

@@ -128,7 +128,7 @@ def scan_words(data, start, stop, codes, words, starts, ends, kinds):
         How many words there are.
     """
     count = newlines = 0
-    value, letter, in_word, alone = _FNV_OFFSET, False, False, False
+    value, letters, in_word, alone = _FNV_OFFSET, np.uint32(0), False, False
     before = BOUNDARY | PARAGRAPH
     at = start
     while at < stop:
@@ -142,24 +142,31 @@ def scan_words(data, start, stop, codes, words, starts, ends, kinds):
         if entry & _IN_WORD:
             if in_word and (alone or entry & _ALONE):
                 words[count] = mix64(value)
-                kinds[count] = before | letter
+                kinds[count] = before | (letters & _LETTER != 0)
                 count += 1
-                value, letter, in_word, before = _FNV_OFFSET, False, False, 0
+                value, letters, in_word, before = _FNV_OFFSET, np.uint32(0), False, 0
             if not in_word:
                 starts[count] = here
                 in_word = True
             value = (value ^ np.uint64(entry & _CODE)) * _FNV_PRIME
-            letter |= entry & _LETTER != 0
             alone = entry & _ALONE != 0
+            letters |= entry
+            while at < stop and not alone:  # ASCII, which most words are made of, needs none of the questions above
+                entry = codes[data[at]]
+                if data[at] >= 0x80 or not entry & _IN_WORD:
+                    break
+                value = (value ^ np.uint64(entry & _CODE)) * _FNV_PRIME
+                letters |= entry
+                at += 1
             ends[count] = at
             continue
         if entry == _IGNORED:
             continue
         if in_word:
             words[count] = mix64(value)
-            kinds[count] = before | letter
+            kinds[count] = before | (letters & _LETTER != 0)
             count += 1
-            value, letter, in_word, before, newlines = _FNV_OFFSET, False, False, 0, 0
+            value, letters, in_word, before, newlines = _FNV_OFFSET, np.uint32(0), False, 0, 0
         if entry == _NEWLINE:
             newlines += 1
             before |= BOUNDARY | (PARAGRAPH if newlines == 2 else 0)
@@ -169,6 +176,6 @@ def scan_words(data, start, stop, codes, words, starts, ends, kinds):
             at = _after_markup(data, code, at, stop)
     if in_word:
         words[count] = mix64(value)
-        kinds[count] = before | letter
+        kinds[count] = before | (letters & _LETTER != 0)
         count += 1
     return count
