@@ -12,7 +12,9 @@ from isal import isal_zlib
 
 InflateError: type[Exception] = isal_zlib.error  # type: ignore[assignment]
 CHUNK_BYTES = 64 << 10
-INFLATED_BYTES = 256 << 10  # at a time: web pages inflate to five times their size, and what is left of a chunk is copied each time
+STORED_BYTES = 256 << 10  # read at a time; a member that lies across two of them is inflated in two pieces, which costs copies
+FED_BYTES = 64 << 10  # most members are shorter; what is fed too much is copied out again
+INFLATED_BYTES = 256 << 10  # at a time; most pages come in one piece
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_MEMBER = b"\x1f\x8b\x08"
 # A line that begins a WARC record, or an ARC record (URL, address, date).
@@ -38,7 +40,7 @@ class Cursor(Protocol):
         """Offset just behind the stored bytes that were needed so far."""
 
     def peek(self, size: int) -> bytes:
-        """The next bytes of this frame, unread; fewer only at its end."""
+        """The next bytes of this frame, unread; fewer at its end, and before damage, which the next read will meet."""
 
     def readline(self, limit: int) -> bytes: ...
 
@@ -104,16 +106,17 @@ class GzipCursor:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._member: Any = None  # isal's Decompress; None between members
-        self._stored = b""  # read from the file, not yet inflated
-        self._fed = stream.seek(0)  # offset just behind the bytes given to the inflater
+        self._stored = memoryview(b"")  # read from the file
+        self._taken = 0  # how much of _stored was inflated
+        self._fed = stream.seek(0)  # offset just behind the bytes that were inflated
         self._started = 0  # offset of the current member
-        self._ready = bytearray()  # inflated, not yet read
+        self._ready = b""  # inflated; usually one piece as isal gave it, so that a record is copied once
         self._used = 0  # how much of _ready was read
-        self._is_damaged = False  # nothing behind _started can be trusted
+        self._damage: DamagedError | None = None  # behind _ready; nothing behind _started can be trusted
 
     def start(self) -> int | None:
-        while not self._has_ready():
-            if self._member is None and not self._open_member():
+        while self._used == len(self._ready):
+            if not self._inflate() and not self._open_member():
                 return None
         return self._started
 
@@ -121,38 +124,61 @@ class GzipCursor:
         return self._fed
 
     def peek(self, size: int) -> bytes:
-        self._make_ready(size)
-        return self._copy(size)
+        while len(self._ready) - self._used < size:
+            try:
+                if not self._inflate():
+                    break
+            except DamagedError:
+                if self._used == len(self._ready):
+                    raise
+                break
+        return self._ready[self._used : self._used + size]
 
     def readline(self, limit: int) -> bytes:
         searched = self._used
         while (end := self._ready.find(b"\n", searched)) < 0 and len(self._ready) - self._used < limit:
-            searched = len(self._ready)
+            searched = len(self._ready) - self._used  # inflating drops what was read
             if not self._inflate():
                 break
         stop = len(self._ready) if end < 0 else end + 1
         return self._take(min(stop - self._used, limit))
 
     def read(self, size: int) -> bytes:
-        self._make_ready(size)
-        return self._take(size)
+        end = self._used + size
+        if end <= len(self._ready):
+            data = self._ready[self._used : end]
+            self._used = end
+            return data
+        pieces: list[bytes] = []
+        while size > 0 and self._has_ready():
+            pieces.append(self._take(size))
+            size -= len(pieces[-1])
+        return b"".join(pieces)
 
     def skip(self, size: int) -> int:
+        end = self._used + size
+        if end == len(self._ready):
+            self._ready, self._used = b"", 0  # given back before the next piece is made, which then lies in the same cache lines
+            return size
+        if end < len(self._ready):
+            self._used = end
+            return size
         skipped = 0
         while skipped < size and self._has_ready():
-            skipped += len(self._take(min(size - skipped, len(self._ready) - self._used)))
+            step = min(size - skipped, len(self._ready) - self._used)
+            self._used += step
+            skipped += step
         return skipped
 
     def recover(self) -> None:
         """To the end of this member; if it is damaged, to the next bytes that inflate to something."""
         try:
-            while not self._is_damaged and self._inflate():
-                self._ready.clear()
+            while self._inflate():
+                self._ready, self._used = b"", 0
         except DamagedError:
             pass
-        self._ready.clear()
-        self._used = 0
-        if self._is_damaged:
+        self._ready, self._used = b"", 0
+        if self._damage is not None:
             self._find_member(self._started + 1)
 
     def _find_member(self, offset: int) -> None:
@@ -172,67 +198,64 @@ class GzipCursor:
 
     def _reset(self, offset: int) -> None:
         self._stream.seek(offset)
-        self._member, self._stored, self._fed, self._started = None, b"", offset, offset
-        self._ready, self._used, self._is_damaged = bytearray(), 0, False
+        self._member, self._stored, self._taken, self._fed, self._started = None, memoryview(b""), 0, offset, offset
+        self._ready, self._used, self._damage = b"", 0, None
 
     def _has_ready(self) -> bool:
         while self._used == len(self._ready):
-            self._ready.clear()
-            self._used = 0
             if not self._inflate():
                 return False
         return True
 
-    def _make_ready(self, size: int) -> None:
-        """Inflate until so many bytes are there, or the member ends."""
-        while len(self._ready) - self._used < size and self._inflate():
-            pass
-
-    def _copy(self, size: int) -> bytes:
-        with memoryview(self._ready) as ready:  # slicing the bytearray itself would copy twice
-            return bytes(ready[self._used : self._used + size])
-
     def _take(self, size: int) -> bytes:
-        data = self._copy(size)
-        self._used += len(data)
-        if self._used > CHUNK_BYTES:
-            del self._ready[: self._used]
-            self._used = 0
+        """At most `size` bytes of what is ready."""
+        begin = self._used
+        data = self._ready[begin : begin + size]
+        self._used = begin + len(data)
         return data
 
     def _open_member(self) -> bool:
         """Begin the next member; False at the end of the file."""
-        if len(self._stored) < 2:
-            self._stored += self._stream.read(CHUNK_BYTES)
-        if not self._stored:
+        stored = self._next_stored()
+        if not stored:
             return False
         self._started = self._fed
-        if not self._stored.startswith(GZIP_MAGIC):
-            self._is_damaged = True
-            raise DamagedError("bad-record", f"no gzip member begins at offset {self._started}")
+        if stored[: len(GZIP_MAGIC)] != GZIP_MAGIC:
+            raise self._damaged("bad-record", f"no gzip member begins at offset {self._started}")
         self._member = isal_zlib.decompressobj(31)
         return True
 
+    def _next_stored(self) -> memoryview:
+        """Bytes to inflate next; fewer than FED_BYTES only at the end of the file."""
+        if len(self._stored) - self._taken < FED_BYTES and (more := self._stream.read(STORED_BYTES)):
+            self._stored, self._taken = memoryview(bytes(self._stored[self._taken :]) + more), 0
+        return self._stored[self._taken : self._taken + FED_BYTES]
+
     def _inflate(self) -> bool:
-        """Inflate one chunk onto _ready; False at the end of the member."""
+        """Put one piece behind the unread of _ready; False at the end of the member."""
+        if self._damage is not None:
+            raise self._damage
         if self._member is None:
             return False
-        if not self._stored:
-            self._stored = self._stream.read(CHUNK_BYTES)
-        if not self._stored:
-            self._is_damaged = True
-            raise DamagedError("truncated", f"the file ends inside the gzip member that begins at offset {self._started}")
-        given = self._stored
+        given = self._next_stored()
+        if not given:
+            raise self._damaged("truncated", f"the file ends inside the gzip member that begins at offset {self._started}")
         try:
-            self._ready += self._member.decompress(given, INFLATED_BYTES)
+            piece = self._member.decompress(given, INFLATED_BYTES)
         except InflateError as error:
-            self._is_damaged = True
-            raise DamagedError("bad-record", f"the gzip member at offset {self._started} does not inflate: {error}") from error
-        self._stored = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
-        self._fed += len(given) - len(self._stored)
+            raise self._damaged("bad-record", f"the gzip member at offset {self._started} does not inflate: {error}") from error
+        self._ready = self._ready[self._used :] + piece if self._used < len(self._ready) else piece
+        self._used = 0
+        inflated = len(given) - len(self._member.unused_data if self._member.eof else self._member.unconsumed_tail)
+        self._taken += inflated
+        self._fed += inflated
         if self._member.eof:
             self._member = None
         return True
+
+    def _damaged(self, reason: str, detail: str) -> DamagedError:
+        self._damage = DamagedError(reason, detail)
+        return self._damage
 
 
 def _inflates(data: bytes) -> bool:

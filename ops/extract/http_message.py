@@ -10,6 +10,9 @@ from fastwarc.stream_io import BrotliReader, ZstdReader
 
 MAX_HEAD_BYTES = 256 << 10
 GZIP_MAGIC = b"\x1f\x8b"
+STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)?\s+(\d{3})[^\n]*\n")
+BLANK_LINE = re.compile(rb"\n\r*\n")
+CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\n]*)?\r?\n")
 
 
 class HttpError(ValueError):
@@ -49,21 +52,18 @@ def parse_response(block: bytes) -> HttpResponse:
     Raises:
         HttpError: there is no status line.
     """
-    match = re.match(rb"HTTP/\d(?:\.\d)?\s+(\d{3})[^\n]*\n", block)
+    match = STATUS_LINE.match(block)
     if match is None:
         raise HttpError(f"no HTTP status line but {block[:40].decode('utf-8', 'replace')!r}")
+    stop = block.find(b"\n", MAX_HEAD_BYTES - 1) + 1 or len(block)  # the line that crosses the cap is still read
+    blank = BLANK_LINE.search(block, match.end() - 1, stop)
+    head = block[match.end() : blank.start() if blank else stop]
     headers: dict[str, str] = {}
-    end = match.end()
-    while end < min(len(block), MAX_HEAD_BYTES):
-        line_end = block.find(b"\n", end)
-        line = block[end : line_end if line_end >= 0 else len(block)].rstrip(b"\r")
-        end = line_end + 1 if line_end >= 0 else len(block)
-        if not line:
-            break
-        name, colon, value = line.decode("utf-8", "replace").partition(":")
+    for line in head.decode("utf-8", "replace").split("\n"):
+        name, colon, value = line.partition(":")
         if colon:
             headers.setdefault(name.strip().lower(), value.strip())
-    return HttpResponse(int(match[1]), headers, block[end:])
+    return HttpResponse(int(match[1]), headers, block[blank.end() if blank else stop :])
 
 
 def untransferred(response: HttpResponse) -> bytes:
@@ -82,8 +82,9 @@ def decoded(response: HttpResponse, max_bytes: int) -> bytes:
         BodyTooLargeError: the body decodes to more than `max_bytes`.
     """
     body = untransferred(response)
-    for coding in reversed(re.split(r"[,\s]+", response.headers.get("content-encoding", "").lower())):
-        body = _decode(coding, body, max_bytes)
+    if codings := response.headers.get("content-encoding"):
+        for coding in reversed(re.split(r"[,\s]+", codings.lower())):
+            body = _decode(coding, body, max_bytes)
     if len(body) > max_bytes:
         raise BodyTooLargeError(f"more than max_payload_bytes, {max_bytes}")
     return body
@@ -92,7 +93,7 @@ def decoded(response: HttpResponse, max_bytes: int) -> bytes:
 def _chunks(body: bytes) -> Iterator[bytes]:
     """Chunk contents until the last chunk, or the first thing that is none."""
     at = 0
-    while match := re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\n]*)?\r?\n").match(body, at):
+    while match := CHUNK_SIZE.match(body, at):
         size = int(match[1], 16)
         if size == 0:
             return
