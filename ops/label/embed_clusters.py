@@ -27,11 +27,16 @@ BLOCK_ROWS = 65_536  # similarities computed at once: 65,536 x 5,000 floats are 
 
 
 class ViewStats(Stats):
-    """One view: its clusters, and the share of the sample in the smallest and the largest."""
+    """One view: its clusters, and the share of the sample in the smallest and the largest.
+
+    asked: how many clusters the config names; the smallest must have `least_share`.
+    """
 
     clusters: int
+    asked: int
     smallest_share: float
     largest_share: float
+    least_share: float
 
 
 class ClusterStats(Stats):
@@ -44,7 +49,7 @@ class ClusterStats(Stats):
     views: dict[str, ViewStats]
 
 
-@program(version="1")
+@program(version="2")
 def cluster_embeddings(config: ClusterConfig, embeddings: Artifacts, out: Writer) -> ClusterStats:
     """Make clusters of a sample.
 
@@ -61,12 +66,12 @@ def cluster_embeddings(config: ClusterConfig, embeddings: Artifacts, out: Writer
     units = units[np.any(units != 0, axis=1)]
     fitted = spherical_k_means(units, config.clusters, config.rounds, config.seed, out)
     population = np.bincount(fitted.labels, minlength=config.clusters)
-    views = nested_views(fitted.centroids, population, config.views, config.min_even_share)
+    views = {view.name: view for view in nested_views(fitted.centroids, population, config.views, config.min_even_share)}
     buffer = io.BytesIO()
     np.save(buffer, in_steps(fitted.centroids))
     with out.open("centroids.npy") as stream:
         stream.write(buffer.getvalue())
-    out.write_json("views.json", {name: view.tolist() for name, view in views.items()})
+    out.write_json("views.json", {name: view.labels.tolist() for name, view in views.items()})
     return ClusterStats(
         rows=len(units),
         rows_by_source={source: len(rows) for source, rows in samples.items()},
@@ -150,21 +155,34 @@ def nearest(units: Units, centroids: Units) -> tuple[Labels, Units]:
     return labels, similarity
 
 
-def nested_views(centroids: Units, population: NDArray[np.int64], sizes: Sequence[int], min_even_share: float) -> dict[str, Labels]:
+@dataclass(frozen=True)
+class View:
+    """labels: for each fine cluster the one of this view. `asked`: how many there should be, each with `least_share` of all rows."""
+
+    labels: Labels
+    asked: int
+    least_share: float
+
+    @property
+    def name(self) -> str:
+        """By the clusters that it has."""
+        return f"cluster_{self.labels.max() + 1}"
+
+
+def nested_views(centroids: Units, population: NDArray[np.int64], sizes: Sequence[int], min_even_share: float) -> tuple[View, ...]:
     """Views of the fine clusters, the finest first: each merges groups of the one before.
 
     Groups are merged by the similarity of their mean vectors until there are as many as asked for and none has less than
-    `min_even_share` of what an even split would give it; so a view may have fewer clusters than asked, and is named by
-    what it has.
+    `min_even_share` of what an even split would give it; so a view may have fewer clusters than asked.
     """
     group = np.arange(len(centroids))
     sums, weight = centroids.astype(np.float64) * population[:, None], population.astype(np.float64)
     alive = np.ones(len(centroids), bool)
-    views = {f"cluster_{len(centroids)}": group.copy()}
+    views = [View(group.copy(), len(centroids), 0.0)]
     for size in sorted(sizes, reverse=True):
         while alive.sum() > 1:
             members = np.flatnonzero(alive)
-            small = weight[members].min() < min_even_share * population.sum() / size
+            small = weight[members].min() < min_even_share / size * population.sum()
             if len(members) <= size and not small:
                 break
             means = sums[members] / np.maximum(1e-9, np.linalg.norm(sums[members], axis=1, keepdims=True))
@@ -178,11 +196,17 @@ def nested_views(centroids: Units, population: NDArray[np.int64], sizes: Sequenc
             alive[gone] = False
             group[group == gone] = keep
         _, numbered = np.unique(group, return_inverse=True)
-        views[f"cluster_{numbered.max() + 1}"] = numbered.astype(np.int64)
-    return views
+        views.append(View(numbered.astype(np.int64), size, min_even_share / size))
+    return tuple(views)
 
 
-def _view_stats(view: Labels, population: NDArray[np.int64]) -> ViewStats:
-    counts = np.bincount(view, weights=population)
+def _view_stats(view: View, population: NDArray[np.int64]) -> ViewStats:
+    counts = np.bincount(view.labels, weights=population)
     total = max(1.0, counts.sum())
-    return ViewStats(clusters=len(counts), smallest_share=round(counts.min() / total, 6), largest_share=round(counts.max() / total, 6))
+    return ViewStats(
+        clusters=len(counts),
+        asked=view.asked,
+        smallest_share=round(counts.min() / total, 6),
+        largest_share=round(counts.max() / total, 6),
+        least_share=round(view.least_share, 6),
+    )

@@ -8,7 +8,7 @@ The label is ISO 639's with the detector's confidence; a head without any letter
 
 import hashlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -36,17 +36,29 @@ NEIGHBOURED = frozenset({"nl", "ms", "sr", "hr", "ur", "yo"})
 """Languages of eldc's that it also hears in Afrikaans, Indonesian, Macedonian, Serbian in Latin letters, western Punjabi, and others."""
 
 
+class LanguageAccuracy(Stats):
+    """Documents whose language is known, and those that got it as their label."""
+
+    documents: int
+    right: int
+    accuracy: float
+
+
 class LanguageStats(Stats):
-    """Documents by language, the most frequent first, and by detector; the mean confidence of the labels given."""
+    """Documents by language, the most frequent first, and by detector; the mean confidence of the labels given.
+
+    accuracy: by language, over the documents that `LanguageConfig.known` knows.
+    """
 
     documents: int
     languages: dict[str, int]
     detectors: dict[str, int]
     mean_score: float
     model_sha256: str
+    accuracy: dict[str, LanguageAccuracy]
 
 
-@program(version="2")
+@program(version="3")
 def label_language(config: LanguageConfig, normalized: Artifact, out: Writer) -> LanguageStats:
     """Name the language of every document.
 
@@ -64,7 +76,7 @@ def label_language(config: LanguageConfig, normalized: Artifact, out: Writer) ->
         normalized,
         out,
         LabelLanguage(config),
-        columns=["id", "text"],
+        columns=["id", "text", "source_id"],
         output=Output(SCHEMA, batch_rows=config.batch_rows),
         execution=config.execution,
     )
@@ -78,16 +90,25 @@ def label_language(config: LanguageConfig, normalized: Artifact, out: Writer) ->
         detectors=dict(sorted(detectors.items())),
         mean_score=round(tally[SCORE] / 1_000_000 / max(1, labelled.rows), 6),
         model_sha256=config.model_sha256,
+        accuracy={
+            language: LanguageAccuracy(
+                documents=tally[f"{KNOWN}{language}"],
+                right=tally[f"{RIGHT}{language}"],
+                accuracy=round(tally[f"{RIGHT}{language}"] / tally[f"{KNOWN}{language}"], 6),
+            )
+            for language in sorted(key.removeprefix(KNOWN) for key in tally if key.startswith(KNOWN))
+        },
     )
 
 
-# What is tallied: documents by label and by detector; scores in millionths, whose sum no batching changes.
-LANGUAGE, DETECTOR, SCORE = "language/", "detector/", "score"
+# What is tallied: documents by label and by detector; scores in millionths, whose sum no batching changes; by language,
+# documents that are known to be in it, and those of them that are labelled so.
+LANGUAGE, DETECTOR, SCORE, KNOWN, RIGHT = "language/", "detector/", "score", "known/", "right/"
 
 
 @dataclass(frozen=True)
 class LabelLanguage:
-    """Record batches with `id` and `text` -> `SCHEMA`."""
+    """Record batches with `id`, `text` and `source_id` -> `SCHEMA`."""
 
     config: LanguageConfig
 
@@ -97,8 +118,20 @@ class LabelLanguage:
             tally.update(f"{LANGUAGE}{language}" for language in labels)
             tally.update(f"{DETECTOR}{detector}" for detector in detectors)
             tally[SCORE] += sum(round(score * 1_000_000) for score in scores)
+            for known, label in zip(known_languages(batch["source_id"], self.config.known), labels, strict=True):
+                if known is not None:
+                    tally.update({f"{KNOWN}{known}": 1, f"{RIGHT}{known}": int(label == known)})
             columns = [pa.array(labels, pa.string()), pa.array(np.array(scores, np.float32)), pa.array(detectors, pa.string())]
             yield pa.record_batch([batch["id"], *columns], schema=SCHEMA)
+
+
+def known_languages(source_ids: pa.Array, known: Mapping[str, str]) -> list[str | None]:
+    """The language that each document is known to be in, by the longest beginning of its source_id."""
+    longest_last = sorted(known, key=len)
+    found = np.full(len(source_ids), None, object)
+    for beginning in longest_last:
+        found[pc.starts_with(source_ids, beginning).to_numpy(zero_copy_only=False).astype(bool)] = known[beginning]
+    return found.tolist()
 
 
 class LanguageModelError(RuntimeError):

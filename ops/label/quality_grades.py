@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.decontaminate.sample import largest_sampled_id
+from ops.decontaminate.sample import COLUMNS, is_sampled, largest_sampled_id
 from ops.label.config import GradeConfig
 from ops.label.quality_oracle import ChatOracle, GradeBook, Oracle, RulesOracle, excerpt_of
 from ops.shards import read_batches, shard_names, write_table
@@ -23,11 +23,12 @@ class GradeStats(Stats):
 
     sampled: int
     graded: int
+    sampled_by_source: dict[str, int]
     sources: dict[str, int]
     grades: dict[str, int]
 
 
-@program(version="1")
+@program(version="2")
 def grade_documents(config: GradeConfig, normalized: Artifacts, out: Writer) -> GradeStats:
     """Have an oracle grade a sample of the train documents of every source.
 
@@ -41,30 +42,34 @@ def grade_documents(config: GradeConfig, normalized: Artifacts, out: Writer) -> 
     oracle: Oracle = RulesOracle() if config.oracle == "rules" else ChatOracle(config.url, config.model, config.timeout_s)
     book = GradeBook(oracle, Path(config.book) if config.book else None, config.budget)
     rows: dict[str, list[object]] = {name: [] for name in GRADED.names}
-    sampled = 0
+    sampled = dict.fromkeys(sorted(normalized), 0)
     for source in sorted(normalized):
         for document, kind, text in _sampled(normalized[source], config):
             excerpt = excerpt_of(text, config.window_chars)
             grade = book.grade(excerpt)
-            sampled += 1
-            out.progress(sampled, config.documents_per_source * len(normalized), "documents", asked=book.asked)
+            sampled[source] += 1
+            out.progress(sum(sampled.values()), config.documents_per_source * len(normalized), "documents", asked=book.asked)
             if grade is not None:
                 for name, value in zip(GRADED.names, (document, source, kind, grade, excerpt), strict=True):
                     rows[name].append(value)
     table = pa.table(rows, schema=GRADED)
     write_table(out, GRADES_FILE, table)
-    return GradeStats(sampled=sampled, graded=table.num_rows, sources=_counts(table["source"]), grades=_counts(table["grade"]))
+    return GradeStats(
+        sampled=sum(sampled.values()),
+        graded=table.num_rows,
+        sampled_by_source=sampled,
+        sources=_counts(table["source"]),
+        grades=_counts(table["grade"]),
+    )
 
 
 def _sampled(source: Artifact, config: GradeConfig) -> Iterator[tuple[str, str, str]]:
     """(id, kind, text) of the train documents of the smallest ids."""
-    last = largest_sampled_id(source, config.documents_per_source)
-    for name in shard_names(source):
-        for batch in read_batches(source, name, ["id", "text", "media_type", "is_held_out"], 512):
-            chosen = pc.invert(batch["is_held_out"])
-            if last is not None:
-                chosen = pc.and_(chosen, pc.less_equal(batch["id"], last))
-            some = batch.filter(chosen)
+    names = shard_names(source)
+    last = largest_sampled_id((read_batches(source, name, COLUMNS) for name in names), config.documents_per_source)
+    for name in names:
+        for batch in read_batches(source, name, [*COLUMNS, "text", "media_type"], 512):
+            some = batch.filter(is_sampled(batch, last))
             for document, text, media_type in zip(*(some[key].to_pylist() for key in ("id", "text", "media_type")), strict=True):
                 yield document, "code" if media_type in config.code_media_types else "prose", text
 

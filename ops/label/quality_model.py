@@ -1,8 +1,9 @@
 """A quality classifier, learnt from an oracle's grades: words and word pairs, one weight each, calibrated.
 
 A score says what grade the oracle would give, from 0 (grade 1) to 1 (grade 5), the same thing for every source and kind of
-document: calibration is a rising step curve fitted on documents that the weights never saw. The report is by kind, since a
-classifier that only tells kinds apart looks good on all of them together.
+document: calibration is a rising curve fitted on documents that the weights never saw. The report is on documents that
+neither saw, since a curve looks perfect where it was fitted, and by kind, since a classifier that only tells kinds apart
+looks good on all of them together.
 """
 
 import io
@@ -38,10 +39,11 @@ SPLIT_KEY = 7  # of the hash that sets documents aside for calibration
 
 
 class QualityModelStats(Stats):
-    """Documents learnt from, and the report by kind and in all."""
+    """Documents learnt from, calibrated on and reported on, and the report by kind and in all."""
 
     trained: int
     calibrated: int
+    reported: int
     terms: int
     report: dict[str, KindStats]
 
@@ -54,7 +56,7 @@ class ScoreStats(Stats):
     mean_score: float
 
 
-@program(version="1")
+@program(version="2")
 def train_quality_model(config: QualityModelConfig, grades: Artifact, out: Writer) -> QualityModelStats:
     """Learn weights and calibration from grades.
 
@@ -68,17 +70,20 @@ def train_quality_model(config: QualityModelConfig, grades: Artifact, out: Write
     """
     table = read_table(grades, GRADES_FILE)
     target = (table["grade"].to_numpy().astype(np.float64) - 1) / 4
-    aside = hash_ids(table["id"].to_pylist(), SPLIT_KEY) < np.uint64(int(config.calibration_share * 2**64))
-    if min(aside.sum(), (~aside).sum()) < config.min_documents or np.ptp(target) == 0:
+    draw = hash_ids(table["id"].to_pylist(), SPLIT_KEY) / 2**64
+    reports = draw < config.report_share
+    calibrates = ~reports & (draw < config.report_share + config.calibration_share)
+    learns = ~reports & ~calibrates
+    if min(reports.sum(), calibrates.sum(), learns.sum()) < config.min_documents or np.ptp(target[learns]) == 0:
         raise ValueError(
-            f"{len(target)} grades from {target.min() if len(target) else 0} to {target.max() if len(target) else 0}: too few or all the "
-            f"same to learn from; grade more documents, {config.min_documents} are needed to learn and as many to calibrate"
+            f"{learns.sum()} grades to learn from, {calibrates.sum()} to calibrate on and {reports.sum()} to report on: too few or all "
+            f"the same; grade more documents, {config.min_documents} of each are needed"
         )
     features = features_of(table["excerpt"].combine_chunks(), config.term_bits)
-    weights = _fit(features[~aside], target[~aside], config)
+    weights = _fit(features[learns], target[learns], config)
     raw = expit(features @ weights[:-1] + weights[-1])
-    steps = isotonic(raw[aside], target[aside])
-    scores = calibrated(raw, *steps)
+    steps = isotonic(raw[calibrates], target[calibrates])
+    scores, graded = calibrated(raw, *steps)[reports], target[reports]
     buffer = io.BytesIO()
     np.save(buffer, weights)
     with out.open("weights.npy") as stream:
@@ -87,13 +92,14 @@ def train_quality_model(config: QualityModelConfig, grades: Artifact, out: Write
         "model.json",
         {"term_bits": config.term_bits, "window_chars": config.window_chars, "at": steps[0].tolist(), "score": steps[1].tolist()},
     )
-    kinds = np.array(table["kind"].to_pylist())
-    report = {kind: judged(scores[aside & (kinds == kind)], target[aside & (kinds == kind)]) for kind in sorted(set(kinds[aside]))}
+    kinds = np.array(table["kind"].to_pylist())[reports]
+    by_kind = {kind: judged(scores[kinds == kind], graded[kinds == kind]) for kind in sorted(set(kinds))}
     return QualityModelStats(
-        trained=int((~aside).sum()),
-        calibrated=int(aside.sum()),
+        trained=int(learns.sum()),
+        calibrated=int(calibrates.sum()),
+        reported=int(reports.sum()),
         terms=int((weights[:-1] != 0).sum()),
-        report={"all": judged(scores[aside], target[aside]), **report},
+        report={"all": judged(scores, graded), **by_kind},
     )
 
 

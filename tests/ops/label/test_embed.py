@@ -99,9 +99,11 @@ def test_bytes_do_not_depend_on_the_batch(tmp_path: Path, source: Artifact, embe
 def test_clusters_are_the_topics_and_nested_views_hold_whole_ones(tmp_path: Path, source: Artifact, embeddings: Artifact) -> None:
     config = ClusterConfig(clusters=12, views=(6, 2), rows_per_source=1_000)
     clusters = run_program(cluster_embeddings, config, tmp_path / "clusters", embeddings={"web": embeddings})
-    result = run_program(assign_clusters, AssignConfig(), tmp_path / "assigned", embeddings=embeddings, clusters=clusters)
+    made = {"normalized": source, "embeddings": embeddings, "clusters": clusters}
+    result = run_program(assign_clusters, AssignConfig(), tmp_path / "assigned", **made)
     rows = {row["id"]: row for name in shard_names(result) for row in read_table(result, name).to_pylist()}
     assert list(clusters.stats["views"]) == ["cluster_12", "cluster_6", "cluster_2"]
+    assert all(view["smallest_share"] >= view["least_share"] for view in clusters.stats["views"].values())
     assert (clusters.stats["rows"], clusters.stats["rows_by_source"]) == (180, {"web": 182})
     topics = [Counter(rows[id_of(text)]["cluster_6"] for text in pages) for pages in PAGES.values()]
     assert min(max(found.values()) for found in topics) >= 28  # of 30 pages
@@ -109,8 +111,11 @@ def test_clusters_are_the_topics_and_nested_views_hold_whole_ones(tmp_path: Path
     for finer, coarser in (("cluster_12", "cluster_6"), ("cluster_6", "cluster_2")):
         assert len({(row[finer], row[coarser]) for row in rows.values()}) == len({row[finer] for row in rows.values()})
     assert {rows[id_of(text)]["cluster_2"] for text in ("", "!!!")} == {-1}
-    batches = run_program(assign_clusters, AssignConfig(batch_rows=5), tmp_path / "again", embeddings=embeddings, clusters=clusters)
-    assert batches.digest == result.digest
+    assert run_program(assign_clusters, AssignConfig(batch_rows=5), tmp_path / "again", **made).digest == result.digest
+    samples = result.read_json("samples.json")
+    by_text = {text[:240]: rows[id_of(text)] for pages in PAGES.values() for text in pages}
+    assert [sample["cluster"] for sample in samples] == [0, 0, 0, 1, 1, 1]
+    assert all(by_text[sample["text"]]["cluster_2"] == sample["cluster"] for sample in samples)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -119,8 +124,9 @@ def test_no_cluster_of_a_view_is_smaller_than_its_share(seed: int) -> None:
     centroids = of_length_one(rng.normal(size=(60, 16)))
     population = np.maximum(1, (1_000 * rng.pareto(0.7, 60))).astype(np.int64)
     views = nested_views(centroids, population, (20, 5), 0.4)
-    for size, view in zip((20, 5), list(views.values())[1:], strict=True):
-        counts = np.bincount(view, weights=population)
+    for size, view in zip((20, 5), views[1:], strict=True):
+        counts = np.bincount(view.labels, weights=population)
+        assert view.least_share == 0.4 / size
         assert len(counts) <= size
         assert counts.min() >= 0.4 * population.sum() / size
 

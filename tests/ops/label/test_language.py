@@ -8,7 +8,17 @@ import pyarrow as pa
 import pytest
 
 from ops.label.config import LanguageConfig
-from ops.label.language import NEIGHBOURED, LanguageModelError, heads, identify, label_language, label_texts, load_eldc, load_model
+from ops.label.language import (
+    NEIGHBOURED,
+    LanguageModelError,
+    heads,
+    identify,
+    known_languages,
+    label_language,
+    label_texts,
+    load_eldc,
+    load_model,
+)
 from ops.shards import read_table, shard_names
 from tests.builders import run_program
 from tests.ops.normalized import id_of, normalized
@@ -73,6 +83,24 @@ def test_stats_count_every_document_once(tmp_path: Path) -> None:
     stats = run_program(label_language, LanguageConfig(), tmp_path / "out", normalized=source).stats
     assert stats["documents"] == sum(stats["languages"].values()) == len(SENTENCES) + 1
     assert stats["languages"]["und"] == 1
+
+
+def test_accuracy_is_told_for_each_language_that_is_known(tmp_path: Path) -> None:
+    source = normalized(tmp_path / "in", [*SENTENCES.values(), "1 2 3"])
+    names = [
+        row["source_id"] for name in shard_names(source) for row in read_table(source, name).to_pylist() if row["text"] == SENTENCES["de"]
+    ]
+    known = {"": "fr", names[0]: "de"}  # all French, but for one
+    accuracy = run_program(label_language, LanguageConfig(known=known), tmp_path / "out", normalized=source).stats["accuracy"]
+    assert accuracy == {
+        "de": {"documents": 1, "right": 1, "accuracy": 1.0},
+        "fr": {"documents": 7, "right": 1, "accuracy": 0.142857},
+    }
+
+
+def test_the_longest_beginning_says_what_a_document_is_known_to_be() -> None:
+    ids = pa.array(["web:de/1", "web:de/fr/1", "x", "web:1"])
+    assert known_languages(ids, {"web:de/fr/": "fr", "web:": "en", "web:de/": "de"}) == ["de", "fr", None, "en"]
 
 
 def test_another_model_than_the_configs_is_refused() -> None:

@@ -118,6 +118,7 @@ def test_a_model_behind_an_endpoint_grades(tmp_path: Path, endpoint: str) -> Non
     grades = run_program(grade_documents, config, tmp_path / "grades", normalized={"web": source})
     rows = read_table(grades, GRADES_FILE).to_pylist()
     assert (grades.stats["sampled"], grades.stats["graded"], grades.stats["sources"]) == (12, 10, {"web": 10})
+    assert grades.stats["sampled_by_source"] == {"web": 12}
     assert all(row["grade"] == int(row["excerpt"].split()[0]) for row in rows)
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert "5 held out" not in {row["excerpt"] for row in rows}
@@ -151,7 +152,12 @@ def test_the_classifier_ranks_documents_that_it_never_saw(model: Artifact) -> No
     assert list(report) == ["all", "code", "prose"]
     assert report["all"]["auc"] > 0.95
     assert report["all"]["spearman"] > 0.9
-    assert report["all"]["documents"] == report["code"]["documents"] + report["prose"]["documents"] == model.stats["calibrated"]
+    assert report["all"]["documents"] == report["code"]["documents"] + report["prose"]["documents"] == model.stats["reported"]
+    assert report["all"]["calibration_error"] < 0.08  # on documents that the calibration never saw
+    assert [one["mean_grade"] for one in report["all"]["bins"]] == pytest.approx(
+        [one["mean_score"] for one in report["all"]["bins"]], abs=0.2
+    )
+    assert sum(one["documents"] for one in report["all"]["bins"]) == report["all"]["documents"]
     fresh = {page(grade, 1_000 + n): grade for grade in range(1, 6) for n in range(20)}
     scores = QualityModel.read(model)(list(fresh))
     means = [scores[[grade == g for grade in fresh.values()]].mean() for g in range(1, 6)]
@@ -204,3 +210,9 @@ def test_a_report_agrees_with_counting_pairs() -> None:
     assert found.auc == pytest.approx(np.mean(pairs), abs=1e-6)
     assert found.is_informative
     assert not judged(np.full(60, 0.4), target).is_informative
+
+
+def test_the_calibration_error_is_what_scores_and_grades_differ_by_in_a_bin() -> None:
+    target = np.array([0.0, 0.5, 1.0, 1.0])
+    assert judged(np.array([0.24, 0.24, 1.0, 1.0]), target).calibration_error == pytest.approx(0.005)  # 0.24 against 0.25, of half of them
+    assert judged(np.array([0.75, 0.75, 0.0, 0.0]), target).calibration_error == pytest.approx(0.75)
