@@ -31,6 +31,7 @@ def evaluation(artifact: Artifact) -> Report:
             **numbers(artifact.stats),
             "bits_per_byte": table(bits_per_byte(scored)),
             "beside_baselines": bars(averages, "Held-out bits per byte (macro)", "bits per byte"),
+            "by_slice": _slices_plot(scored),
             "prediction": table([{key: value for key, value in scored["prediction"].items() if key != "score"}]),
             "sample": dg.MetadataValue.md(sample_markdown(artifact)),
         },
@@ -51,6 +52,13 @@ def bits_per_byte(scored: dict[str, Any]) -> list[dict[str, Any]]:
         others = {other: scorer["domains"][name]["bits_per_byte"] for other, scorer in scored["baselines"].items()}
         rows.append({"slice": name, "model": measured["bits_per_byte"], "low": low, "high": high, **others, "bytes": measured["bytes"]})
     return rows
+
+
+def _slices_plot(scored: dict[str, Any]) -> dg.MarkdownMetadataValue:
+    """The model's bits per byte on each slice, with their intervals."""
+    rows = bits_per_byte(scored)
+    intervals = {row["slice"]: (row["low"], row["high"]) for row in rows if row["low"] is not None}
+    return bars({row["slice"]: row["model"] for row in rows}, "Held-out bits per byte by slice", "bits per byte", intervals=intervals)
 
 
 def sample_markdown(artifact: Artifact) -> str:

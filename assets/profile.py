@@ -23,6 +23,7 @@ from ops.config import MixtureConfig, NgramConfig, NormalizeConfig, StoreConfig,
 from ops.crawl.config import SourceSpec
 from ops.decontaminate.config import ContaminationConfig, EvaluationNgramsConfig
 from ops.dedup.config import ExactDedupConfig, FuzzyDedupConfig, MinhashConfig
+from ops.evaluation.config import TaskItemsConfig, TaskScoresConfig
 from ops.evaluation.perplexity.config import PerplexityConfig, PerplexityGapConfig
 from ops.extract.config import ExtractConfig
 from ops.label.config import LanguageConfig, QualityConfig
@@ -90,6 +91,8 @@ class Programs(_Section):
     evaluation: EvaluateConfig = EvaluateConfig()
     perplexity: PerplexityConfig = PerplexityConfig()
     perplexity_gap: PerplexityGapConfig = PerplexityGapConfig()
+    task_items: TaskItemsConfig = TaskItemsConfig()
+    task_scores: TaskScoresConfig = TaskScoresConfig()
     release: ReleaseConfig
 
 

@@ -47,11 +47,28 @@ def first_shard(artifact: Artifact) -> str:
     return next((name for name in artifact.names if name.startswith("part-")), "")
 
 
-def bars(values: Mapping[str, float], title: str, unit: str) -> dg.MarkdownMetadataValue:
-    """A horizontal bar per name."""
+def bars(
+    values: Mapping[str, float],
+    title: str,
+    unit: str,
+    *,
+    intervals: Mapping[str, tuple[float, float]] | None = None,
+    mark: tuple[str, float] | None = None,
+) -> dg.MarkdownMetadataValue:
+    """A horizontal bar per name.
+
+    Args:
+        intervals: by name, (low, high) around its value; a name without one has no whisker.
+        mark: a name and a place for a vertical line.
+    """
 
     def draw(axes: Any) -> None:
         axes.barh(list(values), list(values.values()), color="#3b6ea5")
+        for name, (low, high) in (intervals or {}).items():
+            axes.plot([low, high], [name, name], color="#222", linewidth=1.2, marker="|", markersize=7)
+        if mark is not None:
+            axes.axvline(mark[1], color="#b5482f", linewidth=1, linestyle="--", label=mark[0])
+            axes.legend(frameon=False, fontsize=8)
         axes.invert_yaxis()
         axes.set_xlabel(unit)
 

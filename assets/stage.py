@@ -22,6 +22,8 @@ from assets.process import sign
 from assets.profile import Pool
 from assets.wanted import remember_who_wants
 from infra.artifacts.artifact import Artifact
+from infra.dispatch.backend import EngineUnavailable, JobRejected
+from infra.dispatch.job import Job
 from infra.dispatch.messages import Message
 from infra.dispatch.outcome import JobCancelled, JobFailed, Outcome
 from infra.storage.errors import StorageError
@@ -40,6 +42,9 @@ class Report:
     checks: Mapping[str, bool] = field(default_factory=dict)
     warnings: Mapping[str, bool] = field(default_factory=dict)
 
+
+Recorder = Callable[[Factory, Job, str, Outcome | Exception], None]
+"""Keeps what a job came to, an artifact or a failure, beyond what Dagster keeps: (factory, job, Dagster's run, its end)."""
 
 SNAPSHOT_TAG = "seaway/snapshot"
 """A run with this tag asks for its live source anew, at the instant that the tag gives (`2026-11-30T03:00:00Z`)."""
@@ -83,6 +88,7 @@ def stage(
     checks: Mapping[str, str] | None = None,
     automated: bool = True,
     pool: Pool = "host",
+    record: Recorder | None = None,
 ) -> Callable[[Callable[[Artifact], Report]], dg.AssetsDefinition]:
     """Declare an asset built by `program`.
 
@@ -92,6 +98,7 @@ def stage(
         config: the program's config for (profile, partition); by default the profile's section named like the asset.
         checks: name -> what it asserts, for every check and warning of the report.
         automated: rebuild when an input's data version changes. Off for what runs on chips.
+        record: called with the end of every job, before Dagster hears of it.
     """
 
     def declare(report: Callable[[Artifact], Report]) -> dg.AssetsDefinition:
@@ -125,7 +132,7 @@ def stage(
         )
         def materialize(context: dg.AssetExecutionContext, factory: dg.ResourceParam[Factory]) -> Iterator[dg.MaterializeResult[Any]]:
             def built(partition: str | None) -> dg.MaterializeResult[Any]:
-                outcome = dispatch(context, factory, declared, partition)
+                outcome = dispatch(context, factory, declared, partition, record)
                 return result_of(report(outcome.artifact), outcome)
 
             partitions = partitions_of(context, declared)
@@ -157,7 +164,9 @@ def partitions_of(context: dg.AssetExecutionContext, declared: Stage) -> Sequenc
     return [str(key) for key in chosen]
 
 
-def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stage, partition: str | None) -> Outcome:
+def dispatch(
+    context: dg.AssetExecutionContext, factory: Factory, declared: Stage, partition: str | None, record: Recorder | None = None
+) -> Outcome:
     """Find the artifact or have it built, with the job's log in Dagster's.
 
     An interrupt doesn't say why. The job is cancelled, and the cancel confirmed, only if a person asked for
@@ -176,9 +185,16 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
         missing = list(dict.fromkeys(resolved.waiting_for))
         named = f"{', '.join(map(str, missing))} {'is' if len(missing) == 1 else 'are'} not published for this profile"
         raise dg.Failure(f"{resolved.node} can't be built: {named}; {how_to_materialize(missing)}", allow_retries=False)
-    if resolved.artifact is not None:
-        return Outcome(resolved.artifact, "reused", 0, 0.0)
     job = factory.job(resolved)
+
+    def ended(end: Outcome | Exception) -> None:
+        if record is not None:
+            record(factory, job, context.run.run_id, end)
+
+    if resolved.artifact is not None:
+        reused = Outcome(resolved.artifact, "reused", 0, 0.0)
+        ended(reused)
+        return reused
     remember_who_wants(context.instance, job.address, context.run.run_id)
 
     def log(message: Message) -> None:
@@ -187,16 +203,22 @@ def dispatch(context: dg.AssetExecutionContext, factory: Factory, declared: Stag
     try:
         outcome = factory.run(job, on_message=log)
     except JobFailed as failure:
+        ended(failure)
         told = {"log": dg.MetadataValue.path(failure.log), "ending": failure.ending.value, "traceback": "\n".join(failure.tail) or "none"}
         raise dg.Failure(str(failure), metadata=told, allow_retries=False) from None
     except (JobCancelled, StorageError) as error:
+        ended(error)
         raise dg.Failure(str(error), allow_retries=False) from None
+    except (JobRejected, EngineUnavailable) as error:
+        ended(error)
+        raise
     except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt):
         if _a_person_asked(context):
             factory.cancel(job)
         else:
             context.log.warning(f"interrupted, and nobody asked for an end: {job.title} runs on, and the next run attaches to it")
         raise
+    ended(outcome)
     context.log.info(f"{resolved.node}: {outcome.how}, {outcome.artifact.digest[:16]} at {outcome.artifact.url}")
     return outcome
 

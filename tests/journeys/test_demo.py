@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(600)  # whoever comes first waits for the finis
 def test_the_whole_lineage_ends_in_a_release(finished_lab: Lab):
     published = {key.split("[")[0] for key in finished_lab.digests()}
     assert {"raw", "store", "hero", "cooldown", "evaluation", "release"} <= published
-    assert len(published) == 25
+    assert len(published) == 27
 
 
 def test_the_demo_shows_what_came_out(finished_lab: Lab):
@@ -60,6 +60,7 @@ def nodes_of(shown: str) -> dict[str, str]:
 DOWNSTREAM_OF_STORE = {
     "store", "attrition", "mixture", "baselines", "ladder[w16]", "ladder[w24]", "scaling_law", "prediction", "hero", "cooldown",
     "evaluation[hero]", "evaluation[cooldown]", "perplexity[hero]", "perplexity[cooldown]", "perplexity_gap", "release",
+    "task_items", "task_scores[hero]", "task_scores[cooldown]",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from orchestration.jobs import DATA, EVALUATE, TRAIN
 LINEAGE = {
     "raw", "extracted", "normalized", "language", "quality", "evaluation_ngrams", "contamination", "minhash", "exact_duplicates",
     "fuzzy_duplicates", "tokenizer", "tokens", "store", "attrition", "mixture", "baselines", "ladder", "scaling_law", "prediction", "hero",
-    "cooldown", "evaluation", "perplexity", "perplexity_gap", "release",
+    "cooldown", "evaluation", "perplexity", "perplexity_gap", "task_items", "task_scores", "release",
 }  # fmt: skip
 
 PROBE = """

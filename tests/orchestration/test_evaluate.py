@@ -25,8 +25,9 @@ from infra.dispatch.outcome import JobCancelled, JobFailed, Outcome
 from infra.storage.objects import list_names
 from ops.evaluation.records import EvaluationRecord, records_in, valid_record
 from ops.evaluation.samples import SAMPLES, Sample, samples_batch, samples_of
+from ops.evaluation.settle import is_infrastructure
 from orchestration.evaluate_job import benchmarks
-from orchestration.evaluate_launch import is_infrastructure, launch
+from orchestration.evaluate_launch import launch
 from orchestration.evaluate_plan import Plan, PreflightError, Request, make_plan, missing, profile_for
 from tests.builders import artifact_of
 from tests.journeys.lab import PROFILE
