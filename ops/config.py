@@ -17,7 +17,7 @@ class NormalizeConfig(ProgramConfig):
     max_whitespace_run: int = Field(default=128, ge=1, le=1000)  # characters; the longest whitespace token of the Llama tokenizer is 128
     held_out_rate: float = Field(default=0.001, ge=0, le=1)
     held_out_salt: str = "seaway-held-out-1"
-    spill_bytes: int = execution_only(256 * MiB, ge=1)  # memory for rows on their way to a shard; never changes the result
+    execution: Execution = execution_only(Execution())
 
 
 class TokenizerConfig(ProgramConfig):

@@ -1,14 +1,15 @@
 """normalized: one identity per text, in shards that depend on the texts alone.
 
-Two passes. The first caps whitespace, names every text by its hash and spills rows by shard; the second sorts one shard
-at a time, so memory is a spill run or a shard, whatever the source holds.
+Every row is named by the hash of its text once its whitespace is capped, and all rows of a name go to one shard, in a stated
+order: the first is the document, the others are its copies.
 """
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
@@ -16,18 +17,43 @@ import xxhash
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
+from ops.attributes import document_count
 from ops.config import NormalizeConfig
+from ops.dataflow.flow import Dataflow, Done
+from ops.dataflow.keyed import Keyed
+from ops.dataflow.read import read_pieces
+from ops.dataflow.shard import Shard, Tally, whole_shards
+from ops.dataflow.work import Output
 from ops.extract.documents import DOCUMENT_SCHEMA
 from ops.extract.rejects import REJECT_SCHEMA, Reason
 from ops.row_groups import GROUP_BYTES
-from ops.shard_spill import ShardSpill
-from ops.shards import read_batches, shard_name, shard_names, shard_writer, write_table
+from ops.shards import ROWS_PER_BATCH, shard_name, shard_names, shard_writer, write_table
 
 KEYED_SCHEMA = pa.schema([pa.field("id", pa.string()), *DOCUMENT_SCHEMA])
 NORMALIZED_SCHEMA = KEYED_SCHEMA.append(pa.field("is_held_out", pa.bool_()))
-# Equal texts are ordered by where they came from, so that the survivor does not depend on the order of arrival.
-SORT_KEYS = [(name, "ascending") for name in KEYED_SCHEMA.names if name not in ("text", "page_starts")]
+CARRIED = ("text", "page_starts")
+PAGES, SOURCE, ROW = "_pages", "_source", "_row"
+NAMED = Keyed(
+    pa.schema(
+        [
+            ("_key", pa.uint64()),  # the first half of the id's digest; 0 for a blank row
+            *KEYED_SCHEMA,  # a blank row's id is empty
+            ("_is_cut", pa.bool_()),
+            (PAGES, pa.uint64()),  # hash of page_starts
+            (SOURCE, pa.int32()),
+            (ROW, pa.int64()),
+        ]
+    ),
+    "_key",
+    # Equal texts are ordered by where they came from, so that the survivor does not depend on the order of arrival; the last
+    # two tell rows apart that are equal in everything.
+    (*(name for name in KEYED_SCHEMA.names if name not in CARRIED), PAGES, SOURCE, ROW),
+    CARRIED,
+)
+BLANK = ""
+IS_ASIDE = "_is_aside"
 ID_HEX = 32
+ASIDE_BYTES = 16 << 20  # of copies at a time
 # What str.isspace() says is whitespace: the 29 characters of Unicode's White_Space and the four separators of ASCII.
 WHITESPACE = r"[\t\n\v\f\r \x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
 
@@ -49,7 +75,7 @@ class NormalizeStats(Stats):
     shards: int
 
 
-@program(version="3")
+@program(version="4")
 def normalize(config: NormalizeConfig, extracted: Artifact, out: Writer) -> NormalizeStats:
     """Give every text its id, drop blank rows and exact copies, and lay the rest out in shards sorted by id.
 
@@ -60,69 +86,105 @@ def normalize(config: NormalizeConfig, extracted: Artifact, out: Writer) -> Norm
 
     Raises:
         NormalizeError: no row has text.
+        PoisonedShardsError: names the shards that can't be read or written.
 
     `id` is the xxh3-128 of the UTF-8 text as 32 hex digits; equal id means equal text. The bytes depend on the set of
-    rows alone, not on their order or batching.
+    rows alone, not on their order or batching, nor on where and how they are worked on.
     """
     shards = max(1, extracted.stats["text_bytes"] // config.shard_bytes)
-    with out.scratch_folder() as folder:
-        spill = ShardSpill(folder, KEYED_SCHEMA, shards, config.spill_bytes)
-        blank, whitespace_cut = _spill_rows(config, extracted, spill, out)
-        if spill.rows == 0:
-            raise NormalizeError(
-                f"none of the {blank.num_rows} rows of {extracted.url} has text; "
-                "look at the source's rejects, and at its text field if it is a jsonl source"
-            )
-        counts = _write_shards(config, spill, shards, out)
-    write_table(out, "rejects.parquet", blank.sort_by([(name, "ascending") for name in REJECT_SCHEMA.names]))
-    return NormalizeStats(rows=spill.rows + blank.num_rows, blank=blank.num_rows, whitespace_cut=whitespace_cut, shards=shards, **counts)
+    flow = Dataflow(out, config.execution, document_count(extracted))
+    sources = whole_shards(extracted, shard_names(extracted), DOCUMENT_SCHEMA.names)
+    names = [shard_name(index, shards) for index in range(shards)]
+    output = Output(NORMALIZED_SCHEMA, group_bytes=GROUP_BYTES, aside=IS_ASIDE)
+    done = flow.by_key("documents", sources, NameRows(config.max_whitespace_run), NAMED, names, LayOut(config), output)
+    tally = done.tally
+    if not done.rows:
+        raise NormalizeError(
+            f"none of the {tally['blank']} rows of {extracted.url} has text; "
+            "look at the source's rejects, and at its text field if it is a jsonl source"
+        )
+    flow.publish(done)
+    _write_aside(done, out)
+    return NormalizeStats(
+        rows=done.rows + tally["duplicates"] + tally["blank"],
+        documents=done.rows,
+        duplicates=tally["duplicates"],
+        blank=tally["blank"],
+        held_out=tally["held_out"],
+        whitespace_cut=tally["whitespace_cut"],
+        text_bytes=tally["text_bytes"],
+        shards=shards,
+    )
 
 
-def _spill_rows(config: NormalizeConfig, extracted: Artifact, spill: ShardSpill, out: Writer) -> tuple[pa.Table, int]:
-    """First pass. Returns the blank rows as rejects, and how many texts were cut."""
+@dataclass(frozen=True)
+class NameRows:
+    """Record batches of `DOCUMENT_SCHEMA` -> the rows of `NAMED`, their whitespace capped."""
+
+    max_whitespace_run: int
+
+    def __call__(self, source: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+        first = 0
+        for batch in batches:
+            yield self._named(batch, source.index, first)
+            first += batch.num_rows
+
+    def _named(self, rows: pa.RecordBatch, source: int, first: int) -> pa.RecordBatch:
+        texts = cap_whitespace(rows["text"], self.max_whitespace_run)
+        is_cut = pc.fill_null(pc.not_equal(pc.binary_length(texts), pc.binary_length(rows["text"])), False)
+        if pc.any(is_cut).as_py():
+            rows = _with_shifted_pages(rows, self.max_whitespace_run)
+        is_blank = _is_blank(texts)
+        digests = text_digests(texts)
+        keys = pc.if_else(is_blank, pa.scalar(0, pa.uint64()), pa.array(np.frombuffer(digests, ">u8")[::2].astype(np.uint64)))
+        ids = pc.if_else(is_blank, BLANK, hex_ids(digests))
+        places = [pa.repeat(pa.scalar(source, pa.int32()), len(ids)), pa.array(np.arange(first, first + len(ids)))]
+        pages = page_hashes(rows["page_starts"])
+        return pa.record_batch([keys, ids, texts, *rows.columns[1:], is_cut, pages, *places], schema=NAMED.schema)
+
+
+@dataclass(frozen=True)
+class LayOut:
+    """The rows of a shard in order -> `NORMALIZED_SCHEMA`, with copies and blank rows set aside."""
+
+    config: NormalizeConfig
+
+    def __call__(self, shard: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+        last: str | None = None
+        for batch in batches:
+            ids = batch["id"]
+            is_blank = pc.equal(ids, BLANK)
+            is_copy = pc.and_not(_repeats(ids, last), is_blank)
+            is_aside = pc.or_(is_blank, is_copy)
+            is_held_out = held_out(ids, self.config.held_out_salt, self.config.held_out_rate)
+            is_document = pc.invert(is_aside)
+            tally["blank"] += is_blank.true_count
+            tally["duplicates"] += is_copy.true_count
+            tally["held_out"] += pc.and_(is_document, is_held_out).true_count
+            tally["whitespace_cut"] += pc.and_not(batch["_is_cut"], is_blank).true_count
+            tally["text_bytes"] += pc.sum(pc.binary_length(batch["text"].filter(is_document))).as_py() or 0
+            last = ids[-1].as_py()
+            columns = batch.select(KEYED_SCHEMA.names).columns
+            yield pa.record_batch([*columns, is_held_out, is_aside], names=[*NORMALIZED_SCHEMA.names, IS_ASIDE])
+
+
+def _write_aside(done: Done, out: Writer) -> None:
+    """Copies as they lie, blank rows as rejects."""
     blank: list[pa.RecordBatch] = []
-    whitespace_cut = 0
-    for name in shard_names(extracted):
-        for batch in read_batches(extracted, name):
-            is_blank = _is_blank(batch["text"])
+    with shard_writer(out, "duplicates.parquet", NORMALIZED_SCHEMA) as write:
+        for batch in read_pieces(done.asides(), ASIDE_BYTES, ROWS_PER_BATCH):
+            is_blank = pc.equal(batch["id"], BLANK)
             blank.append(_as_rejects(batch.filter(is_blank)))
-            kept = batch.filter(pc.invert(is_blank))
-            texts, cut = cap_whitespace(kept["text"], config.max_whitespace_run)
-            whitespace_cut += cut
-            if cut:
-                kept = _with_shifted_pages(kept, config.max_whitespace_run)
-            digests = text_digests(texts)
-            spill.add(pa.record_batch([hex_ids(digests), texts, *kept.columns[1:]], schema=KEYED_SCHEMA), _shard_of(digests, spill.shards))
-            out.progress(spill.rows, None, "rows named")
-    return pa.Table.from_batches(blank, REJECT_SCHEMA), whitespace_cut
+            write(batch.filter(pc.invert(is_blank)))
+    rejects = pa.Table.from_batches(blank, REJECT_SCHEMA)
+    write_table(out, "rejects.parquet", rejects.sort_by([(name, "ascending") for name in REJECT_SCHEMA.names]))
 
 
-def _write_shards(config: NormalizeConfig, spill: ShardSpill, shards: int, out: Writer) -> dict[str, int]:
-    """Second pass: sort, tell copies from survivors, write."""
-    counts = dict.fromkeys(("documents", "duplicates", "held_out", "text_bytes"), 0)
-    with shard_writer(out, "duplicates.parquet", NORMALIZED_SCHEMA) as write_duplicates:
-        for index in range(shards):
-            table = spill.read(index).sort_by(SORT_KEYS)
-            table = table.append_column("is_held_out", held_out(table["id"], config.held_out_salt, config.held_out_rate))
-            is_copy = _repeats(table["id"])
-            documents, copies = table.filter(pc.invert(is_copy)), table.filter(is_copy)
-            write_table(out, shard_name(index, shards), documents, GROUP_BYTES)
-            for batch in copies.combine_chunks().to_batches():
-                write_duplicates(batch)
-            counts["documents"] += documents.num_rows
-            counts["duplicates"] += copies.num_rows
-            counts["held_out"] += pc.sum(documents["is_held_out"]).as_py() or 0
-            counts["text_bytes"] += pc.sum(pc.binary_length(documents["text"])).as_py() or 0
-            out.progress(index + 1, shards, "shards", documents=counts["documents"])
-    return counts
-
-
-def cap_whitespace(texts: pa.StringArray, longest: int) -> tuple[pa.StringArray, int]:
-    """Cut every run of more than `longest` whitespace characters to its first `longest`. Returns also how many texts changed."""
-    count: int = pc.sum(pc.match_substring_regex(texts, f"{WHITESPACE}{{{longest + 1}}}")).as_py() or 0
-    if count == 0:
-        return texts, 0
-    return pc.replace_substring_regex(texts, f"({WHITESPACE}{{{longest}}}){WHITESPACE}+", r"\1"), count
+def cap_whitespace(texts: pa.StringArray, longest: int) -> pa.StringArray:
+    """Cut every run of more than `longest` whitespace characters to its first `longest`."""
+    if not pc.any(pc.match_substring_regex(texts, f"{WHITESPACE}{{{longest + 1}}}")).as_py():
+        return texts
+    return pc.replace_substring_regex(texts, f"({WHITESPACE}{{{longest}}}){WHITESPACE}+", r"\1")
 
 
 def shifted_starts(text: str, starts: list[int], longest: int) -> list[int]:
@@ -154,13 +216,21 @@ def hex_ids(digests: bytes) -> pa.StringArray:
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(digests.hex().encode()))
 
 
-def held_out(ids: pa.ChunkedArray, salt: str, rate: float) -> pa.BooleanArray:
+def held_out(ids: pa.StringArray, salt: str, rate: float) -> pa.BooleanArray:
     """Whether each id is held out: the xxh3-64 of salt and id, as a share of 2^64, lies below the rate."""
-    prefix = salt.encode()
-    hashes = [xxhash.xxh3_64_intdigest(prefix + bytes(value)) for chunk in ids.chunks for value in _byte_slices(chunk)]
     if rate >= 1:
-        return pa.repeat(pa.scalar(True), len(hashes))
+        return pa.repeat(pa.scalar(True), len(ids))
+    prefix = salt.encode()
+    hashes = [xxhash.xxh3_64_intdigest(prefix + bytes(value)) for value in _byte_slices(ids)]
     return pa.array(np.array(hashes, np.uint64) < np.uint64(int(rate * 2**64)))
+
+
+def page_hashes(page_starts: pa.ListArray) -> pa.UInt64Array:
+    """xxh3-64 of every document's page starts; 0 for a document without pages."""
+    if page_starts.null_count == len(page_starts):
+        return pa.repeat(pa.scalar(0, pa.uint64()), len(page_starts))
+    hashes = [0 if starts is None else xxhash.xxh3_64_intdigest(np.array(starts, "<i4").tobytes()) for starts in page_starts.to_pylist()]
+    return pa.array(hashes, pa.uint64())
 
 
 def _byte_slices(texts: pa.StringArray) -> list[memoryview]:
@@ -173,11 +243,6 @@ def _byte_slices(texts: pa.StringArray) -> list[memoryview]:
     return [data[start:end] for start, end in pairwise(offsets)]
 
 
-def _shard_of(digests: bytes, shards: int) -> npt.NDArray[np.int64]:
-    """[rows]: a shard for every id, by its first 64 bits."""
-    return (np.frombuffer(digests, ">u8")[::2] % np.uint64(shards)).astype(np.int64)
-
-
 def _is_blank(texts: pa.StringArray) -> pa.BooleanArray:
     return pc.or_(pc.fill_null(pc.utf8_is_space(texts), True), pc.fill_null(pc.equal(pc.binary_length(texts), 0), True))
 
@@ -188,9 +253,6 @@ def _as_rejects(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch([rows["source_id"], rows["warc_file"], rows["warc_offset"], reason, detail], schema=REJECT_SCHEMA)
 
 
-def _repeats(ids: pa.ChunkedArray) -> pa.BooleanArray:
-    """True where a sorted id equals the one before it."""
-    ids = ids.combine_chunks()
-    if len(ids) == 0:
-        return pa.array([], pa.bool_())
-    return pa.concat_arrays([pa.array([False]), pc.equal(ids[1:], ids[:-1])])
+def _repeats(ids: pa.StringArray, last: str | None) -> pa.BooleanArray:
+    """True where a sorted id equals the one before it, which is `last` for the first."""
+    return pa.concat_arrays([pa.array([ids[0].as_py() == last]), pc.equal(ids[1:], ids[:-1])])

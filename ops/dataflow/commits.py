@@ -20,10 +20,11 @@ from infra.storage.objects import create_exclusive, list_names, persist, read_or
 from ops.dataflow.shard import Piece, Shard
 
 FILE = "shard.parquet"
+ASIDE = "aside.parquet"
 
 
 class Commit(BaseModel):
-    """A finished shard."""
+    """A finished shard. `rows` are those of `file`; `aside` holds what the stage set aside, where it sets rows aside."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,6 +32,7 @@ class Commit(BaseModel):
     name: str
     directory: str
     file: FileEntry
+    aside: FileEntry | None = None
     rows: int
     tally: dict[str, int]
 
@@ -70,6 +72,9 @@ class Ledger:
     def file_url(self, commit: Commit) -> str:
         return f"{self.url}/{commit.directory}/{FILE}"
 
+    def aside_url(self, commit: Commit) -> str:
+        return f"{self.url}/{commit.directory}/{ASIDE}"
+
     def _record(self, index: int) -> str:
         return f"{self.url}/{index:05d}.json"
 
@@ -86,13 +91,20 @@ class Attempt:
     def commit(self, rows: int, tally: dict[str, int]) -> Commit:
         """Make what was written the shard, unless another try was first; whichever it is comes back."""
         persist(self.writer.url)
+        files = {entry.name: entry for entry in self.writer.files}
         mine = Commit(
-            index=self.shard.index, name=self.shard.name, directory=self.directory, file=self.writer.files[0], rows=rows, tally=tally
+            index=self.shard.index,
+            name=self.shard.name,
+            directory=self.directory,
+            file=files[FILE],
+            aside=files.get(ASIDE),
+            rows=rows,
+            tally=tally,
         )
         if create_exclusive(self.ledger._record(self.shard.index), mine.model_dump_json().encode()):
             return mine
         winner = self.ledger.find(self.shard.index)
-        if winner is None or winner.file != mine.file:
+        if winner is None or (winner.file, winner.aside) != (mine.file, mine.aside):
             raise RuntimeError(
                 f"{self.ledger.url}: two tries at {self.shard.name} wrote different bytes; equal inputs must give equal bytes: "
                 "find what is not deterministic"

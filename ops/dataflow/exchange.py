@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ops.dataflow.budget import Budget
+from ops.dataflow.carried import PLACES, Carried
 from ops.dataflow.errors import Poison
 from ops.dataflow.keyed import BUCKET, Keyed
 from ops.dataflow.read import read_pieces
@@ -54,17 +55,19 @@ def exchange(
         "preserve_insertion_order": False,  # the one query states its order
     }
     path = folder / "exchange.duckdb"
-    with duckdb.connect(str(path), config=settings) as database:
-        poisons = _load(database, sources, emit, keyed, buckets, np.array(sorted(wanted), np.int32), budget, beat)
+    carried_schema = pa.schema([keyed.schema.field(name) for name in keyed.carried])
+    with duckdb.connect(str(path), config=settings) as database, Carried(folder, carried_schema) as carried:
+        poisons = _load(database, carried, sources, emit, keyed, buckets, np.array(sorted(wanted), np.int32), budget, beat)
         if poisons:
             return poisons
-        pieces = _stream(database, folder, keyed, beat)
+        pieces = _stream(database, carried, folder, keyed, budget, beat)
     path.unlink()
     return pieces
 
 
 def _load(
     database: duckdb.DuckDBPyConnection,
+    carried: Carried,
     sources: Sequence[Shard],
     emit: StageFunction,
     keyed: Keyed,
@@ -74,7 +77,7 @@ def _load(
     beat: Beat,
 ) -> list[Poison]:
     """Fill the table `rows`; every source is tried, so that all that are poisoned are known at once."""
-    schema = pa.schema([(BUCKET, pa.int32()), *keyed.schema])
+    schema = pa.schema([(BUCKET, pa.int32()), *keyed.sorted_schema, *PLACES])
     database.register("arriving", schema.empty_table())
     database.execute("CREATE TABLE rows AS FROM arriving")
     poisons = []
@@ -84,9 +87,10 @@ def _load(
         try:
             for batch in emit(source, watch.over(read), Tally()):
                 places = keyed.buckets_of(batch, buckets)
-                rows = pa.RecordBatch.from_arrays([pa.array(places), *batch.columns], schema=schema)
                 if len(wanted) < buckets:
-                    rows = rows.filter(pa.array(np.isin(places, wanted)))
+                    chosen = np.isin(places, wanted)
+                    batch, places = batch.filter(pa.array(chosen)), places[chosen]
+                rows = _addressed(batch, places, keyed, carried, schema)
                 database.register("arriving", rows)
                 database.execute("INSERT INTO rows FROM arriving")
         except (OSError, duckdb.Error):
@@ -97,19 +101,34 @@ def _load(
     return poisons
 
 
-def _stream(database: duckdb.DuckDBPyConnection, folder: Path, keyed: Keyed, beat: Beat) -> dict[int, Piece]:
+def _addressed(batch: pa.RecordBatch, places: NDArray[np.int32], keyed: Keyed, carried: Carried, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with the bucket of each, as they are sorted: what is carried lies on the disk, the rows of a bucket side by side."""
+    if not keyed.carried:
+        nowhere = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
+        return pa.RecordBatch.from_arrays([pa.array(places), *batch.columns, nowhere, nowhere], schema=schema)
+    order = np.argsort(places, kind="stable")
+    batch, places = batch.take(pa.array(order)), places[order]
+    stood_for = carried.add(batch.select(list(keyed.carried)))
+    light = batch.select(keyed.sorted_schema.names)
+    return pa.RecordBatch.from_arrays([pa.array(places), *light.columns, *stood_for], schema=schema)
+
+
+def _stream(
+    database: duckdb.DuckDBPyConnection, carried: Carried, folder: Path, keyed: Keyed, budget: Budget, beat: Beat
+) -> dict[int, Piece]:
     """Write the sorted rows, bucket by bucket."""
-    order = ", ".join(f'"{name}"' for name in keyed.sorting)
+    order = ", ".join(f'"{name}" NULLS LAST' for name in keyed.sorting)
     pieces: dict[int, Piece] = {}
     for first, last in _sorts(database):
-        rows = database.sql(f"FROM rows WHERE {BUCKET} BETWEEN {first} AND {last} ORDER BY {BUCKET}, {order}")
-        for bucket, batches in groupby(_runs(rows.to_arrow_reader(STREAMED_ROWS)), key=itemgetter(0)):
+        found = database.sql(f"FROM rows WHERE {BUCKET} BETWEEN {first} AND {last} ORDER BY {BUCKET}, {order}")
+        for bucket, batches in groupby(_runs(found.to_arrow_reader(STREAMED_ROWS)), key=itemgetter(0)):
             path = folder / f"{bucket:05d}.arrow"
             with pa.ipc.new_file(str(path), keyed.schema) as writer:
                 for _, batch in batches:
-                    writer.write_batch(batch.cast(keyed.schema))
+                    for rows in carried.joined(batch, keyed.schema, budget.batch_bytes) if keyed.carried else (batch,):
+                        writer.write_batch(rows.select(keyed.schema.names).cast(keyed.schema))
+                    beat(0)
             pieces[bucket] = Piece(str(path))
-            beat(0)
     return pieces
 
 

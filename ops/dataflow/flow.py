@@ -49,6 +49,10 @@ class Done:
         """The files written, as input of a next stage."""
         return tuple(self.ledger.piece(commit, columns) for commit in self.commits)
 
+    def asides(self, columns: tuple[str, ...] | None = None) -> tuple[Piece, ...]:
+        """The files of the rows set aside (`Output.aside`)."""
+        return tuple(Piece(self.ledger.aside_url(commit), columns) for commit in self.commits if commit.aside is not None)
+
 
 @dataclass
 class Dataflow:

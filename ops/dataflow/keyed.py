@@ -21,12 +21,19 @@ class Keyed:
     Attributes:
         schema: of the rows.
         key: a column of whole numbers, our own stable hash or an index: bucket = key modulo the number of buckets.
-        order: columns that order the rows of a key. Key and order together name a row, so no engine is left a choice.
+        order: columns that order the rows of a key, nulls last. Key and order together name a row, so no engine is left a choice.
+        carried: columns that may be megabytes long (texts); the embedded engine lays them aside while it sorts.
     """
 
     schema: pa.Schema
     key: str
     order: tuple[str, ...]
+    carried: tuple[str, ...] = ()
+
+    @property
+    def sorted_schema(self) -> pa.Schema:
+        """Of the columns that are not carried."""
+        return pa.schema([field for field in self.schema if field.name not in self.carried])
 
     @property
     def sorting(self) -> tuple[str, ...]:
@@ -61,12 +68,15 @@ def _first_descent(rows: pa.RecordBatch) -> int | None:
     """The first row that the next one does not follow strictly, in the order of the columns."""
     if rows.num_rows < 2:
         return None
-    ascends: pa.BooleanArray | None = None
+    ascends = pa.repeat(pa.scalar(False), rows.num_rows - 1)
     for column in reversed(rows.columns):
         before, after = column.slice(0, len(column) - 1), column.slice(1)
-        less = pc.less(before, after)
-        ascends = less if ascends is None else pc.or_(less, pc.and_(pc.equal(before, after), ascends))
-    place = pc.index(pc.fill_null(ascends, False), False).as_py()
+        less, equal = pc.less(before, after), pc.equal(before, after)
+        if column.null_count:
+            less = pc.coalesce(less, pc.and_(pc.is_valid(before), pc.is_null(after)))
+            equal = pc.coalesce(equal, pc.and_(pc.is_null(before), pc.is_null(after)))
+        ascends = pc.or_(less, pc.and_(equal, ascends))
+    place = pc.index(ascends, False).as_py()
     return None if place < 0 else int(place)
 
 

@@ -2,13 +2,16 @@
 
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from infra.artifacts.writer import Writer
 from infra.storage.errors import StorageError
 from ops.dataflow.budget import Budget
-from ops.dataflow.commits import FILE, Commit, Ledger
+from ops.dataflow.commits import ASIDE, FILE, Commit, Ledger
 from ops.dataflow.errors import Poison
 from ops.dataflow.read import read_pieces
 from ops.dataflow.shard import Shard, StageFunction, Tally
@@ -26,12 +29,16 @@ class Output:
     """What a stage writes: the schema, and the most rows and bytes of a row group (`ops.row_groups`), on which the bytes depend.
 
     `batch_rows` bounds what the function is given at once, and nothing else.
+
+    `aside` names a column of truth values that the function yields behind those of the schema: rows where it is true go to a
+    file of their own, in their order, and neither file has the column.
     """
 
     schema: pa.Schema
     group_rows: int = ROWS_PER_BATCH
     group_bytes: int = GROUP_BYTES
     batch_rows: int = ROWS_PER_BATCH
+    aside: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,16 +79,47 @@ def work_on(order: Order, shard: Shard, read: Callable[[], Iterator[pa.RecordBat
     try:
         with order.ledger.attempt(shard) as attempt:
             tally = Tally()
-            with shard_writer(attempt.writer, FILE, order.output.schema) as sink:
-                rows = RowGroups(order.output.schema, order.output.group_rows, sink, order.output.group_bytes)
+            with _opened(attempt.writer, order.output) as files:
                 for batch in order.function(shard, watch.over(read()), tally):
-                    rows.add(batch)
-                rows.flush()
-            return attempt.commit(rows.rows, dict(tally))
+                    files.add(batch)
+            return attempt.commit(files.kept.rows, dict(tally))
     except StorageError:
         raise
     except Exception as error:
         return watch.poison(shard, error, order.function if order.judges_rows else None)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What a shard's rows are written to."""
+
+    kept: RowGroups
+    aside: RowGroups | None
+    column: str | None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        if self.aside is None or self.column is None:
+            self.kept.add(rows)
+            return
+        is_aside = rows[self.column]
+        rows = rows.drop_columns([self.column])
+        self.kept.add(rows.filter(pc.invert(is_aside)))
+        self.aside.add(rows.filter(is_aside))
+
+
+@contextmanager
+def _opened(writer: Writer, output: Output) -> Iterator[_Files]:
+    with ExitStack() as stack:
+
+        def rows_to(name: str) -> RowGroups:
+            sink = stack.enter_context(shard_writer(writer, name, output.schema))
+            return RowGroups(output.schema, output.group_rows, sink, output.group_bytes)
+
+        files = _Files(rows_to(FILE), rows_to(ASIDE) if output.aside else None, output.aside)
+        yield files
+        files.kept.flush()
+        if files.aside is not None:
+            files.aside.flush()
 
 
 @dataclass

@@ -134,7 +134,7 @@ def test_the_bytes_do_not_depend_on_order_parts_or_memory(
     rows = [*rows, ("always text", "z")]
     full = [(text, source_id, "text/html", "x/1", None, None, None, None) for text, source_id in rows]
 
-    def digest(order: list[tuple[Any, ...]], cuts: int, spill_bytes: int) -> str:
+    def digest(order: list[tuple[Any, ...]], cuts: int, rows_per_batch: int) -> str:
         directory = tmp_path_factory.mktemp("order")
         pieces = [order[i::cuts] for i in range(cuts)]
         tables = {
@@ -145,7 +145,7 @@ def test_the_bytes_do_not_depend_on_order_parts_or_memory(
         }
         size = sum(len(row[0].encode()) for row in order)
         source = artifact_of(directory / "in", tables, {"text_bytes": size})
-        config = NormalizeConfig(shard_bytes=200, held_out_rate=0.5, spill_bytes=spill_bytes)
+        config = NormalizeConfig(shard_bytes=200, held_out_rate=0.5)
         return run_program(normalize, config, directory / "out", extracted=source).digest
 
     shuffled = list(full)
@@ -155,7 +155,7 @@ def test_the_bytes_do_not_depend_on_order_parts_or_memory(
 
 def test_rows_spread_over_as_many_shards_as_the_input_fills(tmp_path: Path) -> None:
     texts = [f"{n:04d} " + "x" * 95 for n in range(400)]
-    artifact = run([[(text, "u") for text in texts]], tmp_path, shard_bytes=10_000, spill_bytes=5_000)
+    artifact = run([[(text, "u") for text in texts]], tmp_path, shard_bytes=10_000)
     assert shard_names(artifact) == tuple(shard_name(i, 4) for i in range(4))
     shards = [read_table(artifact, name)["id"].to_pylist() for name in shard_names(artifact)]
     assert sum(map(len, shards)) == artifact.stats["documents"] == 400
@@ -177,7 +177,7 @@ def test_normalizing_the_result_again_changes_nothing(tmp_path: Path) -> None:
     assert read_table(second, "part-00000-of-00001.parquet").equals(read_table(first, "part-00000-of-00001.parquet"))
 
 
-IDS = pa.chunked_array([[xxhash.xxh3_128_hexdigest(str(n).encode()) for n in range(20_000)]])
+IDS = pa.array([xxhash.xxh3_128_hexdigest(str(n).encode()) for n in range(20_000)])
 
 
 def test_the_held_out_share_is_the_rate_and_depends_on_salt_and_id_alone() -> None:
