@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from infra.artifacts.artifact import Artifact
@@ -50,6 +51,7 @@ from ops.tokens import tokenize
 SHARD = "part-00000-of-00001.parquet"
 DATATROVE_MINHASH = MinhashConfig(shingle="word", shingle_width=5, num_bands=14, band_rows=8)
 MAX_BYTES = 1 << 28
+READ_ROWS = 512  # of texts: what the decoder touches stays in the caches
 
 
 def _column(folder: Path, name: str, column: str = "text") -> pa.Array:
@@ -90,18 +92,19 @@ def language(folder: Path) -> Work:
 def exact(folder: Path) -> Work:
     """Read, hash, group across sources; flags are written."""
     work, texts = Path(mkdtemp(dir=folder)), _column(folder, "exact.parquet")
+    first_copy = len(texts) * 20 // 21
 
     def run() -> int:
-        found = _column(folder, "exact.parquet")
-        first_copy = len(found) * 20 // 21
-        sides = {"copies": found[first_copy:], "originals": found[:first_copy]}
+        with pq.ParquetFile(folder / "exact.parquet", memory_map=True) as file:
+            digests = b"".join(text_digests(batch["text"]) for batch in file.iter_batches(READ_ROWS, columns=["text"]))
+        halves = np.frombuffer(digests, ">u8").reshape(-1, 2)
+        sides = {"copies": halves[first_copy:], "originals": halves[:first_copy]}
         sources = {name: _identified(work / name, side) for name, side in sides.items()}
         return int(scratch.build(exact_duplicates, ExactDedupConfig(), work / "flags", normalized=sources).stats["duplicates"])
 
-    def _identified(directory: Path, side: pa.Array) -> Artifact:
-        ids = hex_ids(text_digests(side))
-        table = pa.table({"id": ids, "is_held_out": pa.repeat(pa.scalar(False), len(ids))}).sort_by("id")
-        return scratch.tables(directory, {SHARD: table})
+    def _identified(directory: Path, side: NDArray[np.uint64]) -> Artifact:
+        ids = hex_ids(side[np.lexsort((side[:, 1], side[:, 0]))].tobytes())
+        return scratch.tables(directory, {SHARD: pa.table({"id": ids, "is_held_out": pa.repeat(pa.scalar(False), len(ids))})})
 
     return Work(len(texts), _size(texts), run, lambda removed: {"removed": removed})
 

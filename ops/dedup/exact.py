@@ -1,10 +1,9 @@
 """Exact duplicates across sources: documents of equal id, which is the hash of their text.
 
 Two shuffles. The first brings equal ids together and finds who survives; the second brings what was found back to the shard
-that each document is in.
+that each document is in. Where all ids fit one bucket there is nothing to exchange: they are sorted in memory.
 """
 
-import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,21 +14,20 @@ from numpy.typing import NDArray
 from infra.artifacts.artifact import Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.dataflow.flow import Dataflow
+from ops.dataflow.errors import PoisonedShardsError
+from ops.dataflow.flow import Dataflow, Done
 from ops.dataflow.keyed import Keyed
 from ops.dataflow.shard import Piece, Shard, Tally, split
-from ops.dataflow.work import Output
+from ops.dataflow.work import Output, Watch
 from ops.dedup.config import ExactDedupConfig
 from ops.dedup.numbering import Numbering
+from ops.dedup.occurrences import OCCURRENCES, REPEATS, SendOccurrences, find_repeats, repeats_among
+from ops.dedup.returning import ReturnRepeats, returned
 from ops.shards import MisalignedShardError, read_batches, shard_name
 from ops.units import MiB
 
 SCHEMA = pa.schema([("id", pa.string()), ("is_duplicate", pa.bool_()), ("survivor_source", pa.string()), ("survivor_id", pa.string())])
-ID_HEX = 32
-TRAIN = 1 << 62  # added to a train document's rank: any held-out copy comes before it
-OCCURRENCES = Keyed(pa.schema([("high", pa.uint64()), ("low", pa.uint64()), ("rank", pa.int64())]), "high", ("low", "rank"))
-REPEATS = pa.schema([("number", pa.int64()), ("survivor", pa.int64())])
-RETURNED = Keyed(pa.schema([("shard", pa.int64()), *REPEATS]), "shard", ("number",))
+RETURNED = Keyed(returned(REPEATS), "shard", ("number",))
 SPLIT_BYTES = 64 * MiB  # of ids: 2 million documents
 ROWS_PER_BUCKET = 4_000_000  # 96 MB of occurrences: a heartbeat a second or two, and work for many workers
 
@@ -63,16 +61,44 @@ def exact_duplicates(config: ExactDedupConfig, normalized: Artifacts, out: Write
     """
     numbering = Numbering.of(normalized)
     flow = Dataflow(out, config.execution, unit="rows")
+    count = max(config.execution.workers, 1 + numbering.documents // ROWS_PER_BUCKET) if numbering.shards else 0
+    flagged = _at_once(flow, normalized, numbering) if count == 1 else _by_shuffles(flow, normalized, numbering, count)
+    flow.publish(flagged)
+    return stats_of(numbering, flagged.tally)
+
+
+def _at_once(flow: Dataflow, normalized: Artifacts, numbering: Numbering) -> Done:
+    """Flag documents that are few enough for one bucket."""
+    occurrences: list[pa.RecordBatch] = []
+    poisons = []
+    for name, shard in zip(_files(numbering), numbering.shards, strict=True):
+        whole, watch = Shard(name, 0), Watch(flow.beat)
+        rows = watch.over(read_batches(normalized[shard.source], shard.name, ["id", "is_held_out"]))
+        try:
+            occurrences.extend(SendOccurrences((shard.start,))(whole, rows, Tally()))
+        except OSError:
+            raise  # the disk's fault
+        except Exception as error:
+            poisons.append(watch.poison(whole, error, None))
+    if poisons:
+        raise PoisonedShardsError("repeats", poisons, len(numbering.shards))
+    flag = FlagFound(FlagShard(normalized, numbering), repeats_among(occurrences))
+    shards = [Shard(name, index) for index, name in enumerate(_files(numbering))]
+    return flow.map("flags", shards, flag, Output(SCHEMA), judges_rows=False)
+
+
+def _by_shuffles(flow: Dataflow, normalized: Artifacts, numbering: Numbering, count: int) -> Done:
+    """Flag the documents by way of so many buckets."""
     sources, starts = _occurrences(normalized, numbering)
-    count = max(config.execution.workers, 1 + numbering.documents // ROWS_PER_BUCKET) if sources else 0
     buckets = [shard_name(index, count) for index in range(count)]
     repeats = flow.by_key("repeats", sources, SendOccurrences(starts), OCCURRENCES, buckets, find_repeats, Output(REPEATS))
     found = [Shard(name, index, (piece,)) for index, (name, piece) in enumerate(zip(buckets, repeats.pieces(), strict=True))]
-    back = ReturnRepeats(tuple(shard.start for shard in numbering.shards))
-    files = [f"{shard.source}/{shard.name}" for shard in numbering.shards]
-    flags = flow.by_key("flags", found, back, RETURNED, files, FlagShard(normalized, numbering), Output(SCHEMA))
-    flow.publish(flags)
-    return stats_of(numbering, flags.tally)
+    back = ReturnRepeats(tuple(shard.start for shard in numbering.shards), RETURNED.schema)
+    return flow.by_key("flags", found, back, RETURNED, _files(numbering), FlagShard(normalized, numbering), Output(SCHEMA))
+
+
+def _files(numbering: Numbering) -> list[str]:
+    return [f"{shard.source}/{shard.name}" for shard in numbering.shards]
 
 
 def _occurrences(normalized: Artifacts, numbering: Numbering) -> tuple[list[Shard], tuple[int, ...]]:
@@ -85,69 +111,6 @@ def _occurrences(normalized: Artifacts, numbering: Numbering) -> tuple[list[Shar
             sources.append(Shard(f"{shard.source}/{shard.name}", len(sources), (piece,)))
             starts.append(shard.start + piece.first_row)
     return sources, tuple(starts)
-
-
-@dataclass(frozen=True)
-class SendOccurrences:
-    """Sends the halves of each id, and the document's rank: its number, after all held-out ones if it is a train document."""
-
-    starts: tuple[int, ...]
-
-    def __call__(self, source: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
-        number = self.starts[source.index]
-        for batch in batches:
-            halves = id_halves(batch["id"])
-            held_out = batch["is_held_out"].to_numpy(zero_copy_only=False)
-            ranks = np.arange(number, number + batch.num_rows) + np.where(held_out, 0, TRAIN)
-            columns = [pa.array(halves[:, 0]), pa.array(halves[:, 1]), pa.array(ranks)]
-            yield pa.RecordBatch.from_arrays(columns, schema=OCCURRENCES.schema)
-            number += batch.num_rows
-
-
-def id_halves(ids: pa.StringArray) -> NDArray[np.uint64]:
-    """[ids, 2]: ids of 32 hex digits as two numbers each, that order as the ids do.
-
-    Raises:
-        ValueError: an id is no such thing.
-    """
-    _, offsets_buffer, data = ids.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32, len(ids) + 1, ids.offset * 4) if len(ids) else np.zeros(1, np.int32)
-    if ids.null_count or (np.diff(offsets) != ID_HEX).any():
-        raise ValueError(f"ids are {ID_HEX} hex digits each; normalize the source again")
-    digits = memoryview(data)[offsets[0] : offsets[-1]] if len(ids) else b""
-    return np.frombuffer(binascii.unhexlify(digits), ">u8").astype(np.uint64).reshape(-1, 2)
-
-
-def find_repeats(bucket: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
-    """Occurrences sorted by id and rank -> of each but the first of an id, its document and the one that survives."""
-    before: tuple[int, int] | None = None  # the id of the last row, and whoever survives of it
-    survivor = 0
-    for batch in batches:
-        high, low, ranks = (batch[name].to_numpy() for name in OCCURRENCES.schema.names)
-        begins = np.ones(len(ranks), bool)
-        begins[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
-        begins[0] = before != (high[0], low[0])
-        firsts = np.concatenate([[survivor], ranks[begins]])
-        survivors = firsts[np.cumsum(begins)]
-        yield pa.RecordBatch.from_arrays([pa.array(_number(ranks[~begins])), pa.array(_number(survivors[~begins]))], schema=REPEATS)
-        before, survivor = (high[-1], low[-1]), int(survivors[-1])
-
-
-def _number(ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-    return ranks & (TRAIN - 1)
-
-
-@dataclass(frozen=True)
-class ReturnRepeats:
-    """Sends repeats to the shard that their document is in."""
-
-    starts: tuple[int, ...]
-
-    def __call__(self, source: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
-        starts = np.array(self.starts)
-        for batch in batches:
-            shards = np.searchsorted(starts, batch["number"].to_numpy(), side="right") - 1
-            yield pa.RecordBatch.from_arrays([pa.array(shards), *batch.columns], schema=RETURNED.schema)
 
 
 @dataclass(frozen=True)
@@ -168,6 +131,19 @@ class FlagShard:
             start += batch.num_rows
         if start != place.start + place.rows:
             raise MisalignedShardError(f"{shard.name}: {start - place.start} rows, its footer says {place.rows}; build it again")
+
+
+@dataclass(frozen=True)
+class FlagFound:
+    """As `flag`, out of the repeats of all shards, ascending."""
+
+    flag: FlagShard
+    repeats: pa.Table
+
+    def __call__(self, shard: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+        place = self.flag.numbering.shards[shard.index]
+        first, last = np.searchsorted(self.repeats["number"].to_numpy(), [place.start, place.start + place.rows])
+        return self.flag(shard, iter(self.repeats.slice(first, last - first).to_batches()), tally)
 
 
 class _Repeats:

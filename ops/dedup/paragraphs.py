@@ -20,9 +20,10 @@ from ops.dataflow.keyed import Keyed
 from ops.dataflow.shard import Piece, Shard, Tally, split
 from ops.dataflow.work import Output
 from ops.dedup.config import ParagraphDedupConfig
-from ops.dedup.exact import id_halves
 from ops.dedup.numbering import Numbering
+from ops.dedup.occurrences import id_halves
 from ops.dedup.paragraphs_report import ParagraphDedupStats, stats_of
+from ops.dedup.returning import ReturnRepeats, returned
 from ops.dedup.spans import SPANS, excerpts, list_of_spans
 from ops.hashing.blocks import column_blocks
 from ops.hashing.columns import TextColumn
@@ -45,7 +46,7 @@ OCCURRENCES = Keyed(
     ("low", "rank"),
 )
 REPEATS = pa.schema([*((name, pa.int64()) for name in ("number", "start", "end")), *_WHO])
-RETURNED = Keyed(pa.schema([("shard", pa.int64()), *REPEATS]), "shard", ("number", "start"))
+RETURNED = Keyed(returned(REPEATS), "shard", ("number", "start"))
 SPLIT_BYTES = 64 * MiB  # of text
 BYTES_PER_BUCKET = 4_096 * MiB  # of text: about 10 million paragraphs, 500 MB of occurrences
 
@@ -78,7 +79,7 @@ def paragraph_duplicates(config: ParagraphDedupConfig, normalized: Artifacts, ou
     send = SendParagraphs(config.unit == "line", config.min_chars, starts)
     repeats = flow.by_key("paragraphs", sources, send, OCCURRENCES, buckets, find_repeats, Output(REPEATS))
     found = [Shard(name, index, (piece,)) for index, (name, piece) in enumerate(zip(buckets, repeats.pieces(), strict=True))]
-    back = ReturnRepeats(tuple(shard.start for shard in numbering.shards))
+    back = ReturnRepeats(tuple(shard.start for shard in numbering.shards), RETURNED.schema)
     files = [f"{shard.source}/{shard.name}" for shard in numbering.shards]
     marking = MarkShard(normalized, numbering, config.unit == "line", config.min_chars)
     marks = flow.by_key("marks", found, back, RETURNED, files, marking, Output(SCHEMA))
@@ -156,19 +157,6 @@ def find_repeats(bucket: Shard, batches: Iterator[pa.RecordBatch], tally: Tally)
 
 def _number(ranks: NDArray[np.int64]) -> NDArray[np.int64]:
     return (ranks & (TRAIN - 1)) >> PARAGRAPH_BITS
-
-
-@dataclass(frozen=True)
-class ReturnRepeats:
-    """Sends repeats to the shard that their document is in."""
-
-    starts: tuple[int, ...]
-
-    def __call__(self, source: Shard, batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
-        starts = np.array(self.starts)
-        for batch in batches:
-            shards = np.searchsorted(starts, batch["number"].to_numpy(), side="right") - 1
-            yield pa.RecordBatch.from_arrays([pa.array(shards), *batch.columns], schema=RETURNED.schema)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -9,7 +10,8 @@ from infra.artifacts.artifact import Artifact
 from ops.dataflow.errors import PoisonedShardsError
 from ops.dataflow.shard import Shard, Tally
 from ops.dedup.config import ExactDedupConfig
-from ops.dedup.exact import OCCURRENCES, REPEATS, TRAIN, exact_duplicates, find_repeats
+from ops.dedup.exact import exact_duplicates
+from ops.dedup.occurrences import OCCURRENCES, REPEATS, TRAIN, find_repeats, repeats_among
 from ops.shards import read_table, shard_name, shard_names
 from tests.builders import artifact_of, run_program
 from tests.ops.normalized import id_of, normalized
@@ -92,7 +94,41 @@ def test_shards_of_many_batches_are_flagged_in_their_places(tmp_path: Path) -> N
     assert removed(result) == {("b", id_of(text)): ("a", id_of(text)) for text in texts[::2]}
 
 
-def test_ids_that_are_no_hashes_are_refused_by_name_of_the_shard(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_repeats_sorted_in_memory_are_those_of_a_dict(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    columns = [random.integers(0, 5, 200).astype(np.uint64), random.integers(0, 5, 200).astype(np.uint64), random.permutation(200)]
+    columns[2] = columns[2] + np.where(random.random(200) < 0.5, TRAIN, 0)
+    batches = pa.table([pa.array(column) for column in columns], schema=OCCURRENCES.schema).to_batches(max_chunksize=7)
+    rows = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    first: dict[tuple[int, int], int] = {}
+    expected = sorted(
+        (rank % TRAIN, first[high, low]) for high, low, rank in rows if first.setdefault((high, low), rank % TRAIN) != rank % TRAIN
+    )
+    found = repeats_among(batches)
+    assert list(zip(found["number"].to_pylist(), found["survivor"].to_pylist(), strict=True)) == expected
+
+
+def test_documents_that_fit_one_bucket_and_documents_that_are_shuffled_give_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = {
+        name: normalized(tmp_path / name, map(str, range(start, start + 60)), held_out=[str(start + 7)], shards=shards)
+        for name, start, shards in (("a", 0, 2), ("b", 20, 3), ("c", 45, 1))
+    }
+    results = [run_program(exact_duplicates, ExactDedupConfig(), tmp_path / "at once", normalized=sources)]
+    for rows_per_bucket in (90, 30):
+        monkeypatch.setattr("ops.dedup.exact.ROWS_PER_BUCKET", rows_per_bucket)
+        results.append(run_program(exact_duplicates, ExactDedupConfig(), tmp_path / f"{rows_per_bucket}", normalized=sources))
+    assert len({(result.digest, str(result.stats)) for result in results}) == 1
+    assert results[0].stats["duplicates"] == 40 + 35
+
+
+@pytest.mark.parametrize("rows_per_bucket", [4_000_000, 1])
+def test_ids_that_are_no_hashes_are_refused_by_name_of_the_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_bucket: int
+) -> None:
+    monkeypatch.setattr("ops.dedup.exact.ROWS_PER_BUCKET", rows_per_bucket)
     table = pa.table({"id": ["short"], "is_held_out": [False]})
     source = artifact_of(tmp_path / "a", {shard_name(0, 1): table})
     with pytest.raises(PoisonedShardsError, match=r"a/part-00000-of-00001\.parquet, rows? 0 .*32 hex digits"):
