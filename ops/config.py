@@ -63,6 +63,7 @@ class StoreConfig(ProgramConfig):
     domains: Mapping[str, str] = {}  # source -> domain; a source not named here is a domain of its own
     languages: tuple[str, ...] = ()  # codes to keep; empty keeps all
     min_quality: float | None = None  # quality scores below it are dropped; None keeps all
+    execution: Execution = execution_only(Execution())
 
 
 class MixtureStage(ProgramConfig):

@@ -1,4 +1,8 @@
-"""Everything the stages said about the documents -> the store: what is trained on and what is held out, in buckets."""
+"""Everything the stages said about the documents -> the store: what is trained on and what is held out, in buckets.
+
+What becomes of a document is decided shard by shard (`ops.verdicts`), on any engine and for good. Its tokens are then copied in
+one pass: a bucket is one file whose order is that of its sources, so the disk sets the pace, and a death begins the copy anew.
+"""
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,8 +20,13 @@ from ops.attrition import Attrition, Outcome, Outcomes, attrition, count_outcome
 from ops.bucket_spill import DOCUMENTS, BucketSpill
 from ops.cache import LEDGER, Bucket, Counters, Ledger, held_out_folder, train_folder
 from ops.config import StoreConfig
-from ops.join import agreed_tokenizer, check_sources, read_labels, shards_of
-from ops.shards import MisalignedShardError, check_aligned, read_batches
+from ops.dataflow.budget import Budget
+from ops.dataflow.flow import Dataflow
+from ops.dataflow.read import read_pieces
+from ops.dataflow.shard import Piece
+from ops.join import agreed_tokenizer, check_sources
+from ops.shards import ROWS_PER_BATCH, MisalignedShardError, check_aligned
+from ops.verdicts import VERDICTS, judge
 
 ROWS = 1024  # documents per batch of tokens: 1 M tokens of web text
 
@@ -57,7 +66,7 @@ def build_store(
         tokens in the attrition do not.
 
     Raises:
-        MisalignedShardError: two inputs were built from different documents.
+        MisalignedShardError: two inputs were built from different documents; inside a PoisonedShardsError where labels differ.
         ValueError: inputs disagree on sources or tokenizer, a domain is for no source, or no train document is left.
 
     Documents lie in a bucket by (source, shard, row), so the bytes do not depend on anything else.
@@ -65,11 +74,13 @@ def build_store(
     inputs = {"normalized": normalized, "language": language, "quality": quality, "contamination": contamination, "tokens": tokens}
     check_sources(inputs, config)
     tokenizer = agreed_tokenizer(tokens)
+    flow = Dataflow(out, config.execution)
+    verdicts = judge(flow, config, inputs, {"exact": exact_duplicates, "fuzzy": fuzzy_duplicates})
     with out.scratch_folder() as folder, ExitStack() as stack:
-        build = _Build(folder, "uint16" if tokenizer["vocab_size"] <= 1 << 16 else "uint32", stack, tokenizer, config)
-        for source in normalized:
-            sets = {name: artifacts[source] for name, artifacts in inputs.items()}
-            build.add_source(source, sets, {"exact": exact_duplicates, "fuzzy": fuzzy_duplicates}, out)
+        dtype = "uint16" if tokenizer["vocab_size"] <= 1 << 16 else "uint32"
+        build = _Build(folder, dtype, stack, tokenizer, config, Budget.of(config.execution.memory_bytes).batch_bytes)
+        for source, shards in verdicts.items():
+            build.add_source(source, shards, tokens[source], out)
         ledger = build.finish(out)
     if not ledger.split("train"):
         raise ValueError(f"no train document is left of {ledger.total.documents}; loosen the filters or check the flags")
@@ -98,18 +109,19 @@ class _Build:
     stack: ExitStack
     tokenizer: dict[str, Any]
     config: StoreConfig
+    batch_bytes: int
     spills: dict[tuple[str, str, int], BucketSpill] = field(default_factory=dict)
     counters: dict[str, Counters] = field(default_factory=dict)
     read: int = 0
 
-    def add_source(self, source: str, sets: dict[str, Artifact], duplicates: dict[str, Artifact], out: Writer) -> None:
+    def add_source(self, source: str, verdicts: dict[str, Piece], tokenized: Artifact, out: Writer) -> None:
         documents, tokens, read_documents, read_tokens = np.zeros(len(Outcome), np.int64), np.zeros(len(Outcome), np.int64), 0, 0
-        for name in shards_of(source, sets, duplicates):
-            labels, ids, buckets = read_labels(source, name, sets, duplicates, self.config)
-            outcomes, row = labels.outcomes(), 0
-            for batch in read_batches(sets["tokens"], name, rows=ROWS):
+        for name, piece in verdicts.items():
+            judged = pa.Table.from_batches(read_pieces([piece], self.batch_bytes, ROWS_PER_BATCH), VERDICTS)
+            outcomes, buckets, row = judged["outcome"].to_numpy(), judged["bucket"].to_numpy(), 0
+            for batch in read_pieces([Piece(tokenized.url_of(name))], self.batch_bytes, ROWS):
                 part = slice(row, row + batch.num_rows)
-                check_aligned(f"{source}/{name}: tokens", ids[part], batch["id"])
+                check_aligned(f"{source}/{name}: tokens", judged["id"].slice(row, batch.num_rows), batch["id"])
                 lengths = np.diff(batch["input_ids"].offsets.to_numpy()).astype(np.int64)
                 self._keep(source, batch, lengths, outcomes[part], buckets[part])
                 documents += count_outcomes(outcomes[part], np.ones(batch.num_rows, np.int64))
@@ -118,9 +130,9 @@ class _Build:
                 row += batch.num_rows
                 self.read += batch.num_rows
                 out.progress(self.read, None, "documents")
-            if row != len(ids):
-                raise MisalignedShardError(f"{source}/{name}: {row} rows of tokens beside {len(ids)} documents; rebuild the tokens")
-            read_documents += len(ids)
+            if row != judged.num_rows:
+                raise MisalignedShardError(f"{source}/{name}: {row} rows of tokens beside {judged.num_rows} documents; rebuild the tokens")
+            read_documents += judged.num_rows
         self.counters[source] = Counters(
             documents=attrition(read_documents, documents.tolist()), tokens=attrition(read_tokens, tokens.tolist())
         )
