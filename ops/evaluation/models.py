@@ -8,7 +8,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from infra.artifacts.manifest import FileEntry, digest_of
+
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
+LINEAGE = "lineage.json"  # of our own releases: digests of everything that the model was made of
 
 
 class ModelFileError(ValueError):
@@ -34,11 +37,12 @@ def require_tokenizer(folder: Path) -> Released:
     Raises:
         ModelFileError: a file is missing or unreadable, a field is missing, or the tokenizer is another model's.
     """
-    config, tokenizer = _config(folder / CONFIG), _tokenizer(folder / TOKENIZER)
+    config, tokenizer = _json(folder / CONFIG), _tokenizer(folder / TOKENIZER)
     if not (folder / WEIGHTS).is_file():
         raise ModelFileError(f"{folder / WEIGHTS}: no such file; name the folder of a release")
     numbers = {name: _number(config, name, folder / CONFIG) for name in ("vocab_size", "max_position_embeddings", "eos_token_id")}
     require_vocabulary(tokenizer, numbers["vocab_size"], numbers["eos_token_id"], str(folder / TOKENIZER))
+    _require_identity(folder)
     return Released(numbers["vocab_size"], numbers["max_position_embeddings"], fingerprint_of(folder))
 
 
@@ -60,6 +64,28 @@ def require_vocabulary(tokenizer: Tokenizer, vocab_size: int, end_id: int, where
         )
 
 
+def tokenizer_digest(path: Path) -> str:
+    """The digest that an artifact of nothing but this file, named `tokenizer.json`, has: it is that file's identity everywhere."""
+    content = path.read_bytes()
+    return digest_of([FileEntry(name=TOKENIZER, size=len(content), sha256=hashlib.sha256(content).hexdigest())])
+
+
+def _require_identity(folder: Path) -> None:
+    """Refuse a tokenizer whose content is not what the release's lineage names: one of equal size would give numbers without a word.
+
+    A folder that others made has no lineage, and nothing that its tokenizer could be held against.
+    """
+    if not (folder / LINEAGE).is_file():
+        return
+    lines = _json(folder / LINEAGE).get("artifacts", [])
+    recorded = next((line["digest"] for line in lines if line["asset"] == "tokenizer"), None)
+    if recorded is not None and recorded != (found := tokenizer_digest(folder / TOKENIZER)):
+        raise ModelFileError(
+            f"{folder / TOKENIZER}: digest is {found[:16]} and {folder / LINEAGE} names {recorded[:16]} as artifacts.tokenizer; "
+            "it is another model's tokenizer, take the model's"
+        )
+
+
 def fingerprint_of(folder: Path) -> str:
     """16 hex over the contents of a release."""
     digest = hashlib.sha256()
@@ -69,7 +95,7 @@ def fingerprint_of(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
     except OSError as error:

@@ -1,5 +1,6 @@
 """`seaway eval`: what is wrong is told before anything is allocated, and what was selected ends in exactly one record."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from assets.profile import load_profile
 from infra.archive.archive import Archive
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.journal import entries
+from infra.artifacts.writer import Writer
 from infra.catalog.catalog import Catalog
 from infra.dispatch.backend import EngineUnavailable
 from infra.dispatch.endings import End, Ending
@@ -23,13 +25,14 @@ from infra.dispatch.job import Job
 from infra.dispatch.messages import Message
 from infra.dispatch.outcome import JobCancelled, JobFailed, Outcome
 from infra.storage.objects import list_names
+from ops.evaluation.models import tokenizer_digest
 from ops.evaluation.records import EvaluationRecord, records_in, valid_record
 from ops.evaluation.samples import SAMPLES, Sample, samples_batch, samples_of
 from ops.evaluation.settle import is_infrastructure
 from orchestration.evaluate_job import benchmarks
 from orchestration.evaluate_launch import launch
 from orchestration.evaluate_plan import Plan, PreflightError, Request, make_plan, missing, profile_for
-from tests.builders import artifact_of
+from tests.builders import artifact_of, publish
 from tests.journeys.lab import PROFILE
 from tests.model.eval.tasks.released import BIRDS, EGGS, answer_task, choice_task, release
 
@@ -180,6 +183,10 @@ def break_models(**source: Any) -> Callable[[Lab], None]:
         (break_models(asset="hero"), r"models.yaml: models.tiny.asset: hero is not published for profile tiny"),
         (break_models(), r"models.yaml: models.tiny: give either asset or folder"),
         (lambda lab: other_tokenizer(lab.folder), r"release/tokenizer.json: vocab has 340 tokens and the model's vocab_size is 330"),
+        (
+            lambda lab: tokenizer_of_equal_size(lab.folder),
+            r"release/tokenizer.json: digest is \w{16} and .*release/lineage.json names \w{16} as artifacts.tokenizer",
+        ),
     ],
 )
 def test_preflight_refuses_in_a_sentence_that_names_file_and_field(lab: Lab, damage: Callable[[Lab], None], answer: str) -> None:
@@ -192,6 +199,56 @@ def test_preflight_refuses_in_a_sentence_that_names_file_and_field(lab: Lab, dam
 def other_tokenizer(folder: Path) -> None:
     release(folder / "other", vocabulary=340)
     (folder / "other" / "tokenizer.json").replace(folder / "release" / "tokenizer.json")
+
+
+def tokenizer_of_equal_size(folder: Path) -> None:
+    """Two words of the vocabulary change their ids: every size stays as it was."""
+    tokenizer = folder / "release" / "tokenizer.json"
+    tell_lineage(folder / "release")
+    values = json.loads(tokenizer.read_text())
+    vocabulary = values["model"]["vocab"]
+    one, other = sorted(vocabulary, key=vocabulary.get)[-2:]
+    vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    tokenizer.write_text(json.dumps(values))
+
+
+def tell_lineage(folder: Path) -> None:
+    """What our own releases say of the tokenizer that they were made with."""
+    line = {"asset": "tokenizer", "digest": tokenizer_digest(folder / "tokenizer.json")}
+    (folder / "lineage.json").write_text(json.dumps({"artifacts": [line]}))
+
+
+def test_a_release_with_its_own_tokenizer_passes(lab: Lab) -> None:
+    tell_lineage(lab.folder / "release")
+    assert len(lab.plan().evaluations) == 2
+
+
+def test_the_digest_of_a_tokenizers_file_is_that_of_its_artifact(tmp_path: Path) -> None:
+    out = Writer(str(tmp_path / "attempt"), scratch_url=str(tmp_path / "scratch"))
+    with out.open("tokenizer.json") as stream:
+        stream.write((release(tmp_path / "release") / "tokenizer.json").read_bytes())
+    assert tokenizer_digest(tmp_path / "release" / "tokenizer.json") == publish(tmp_path, out, {}).digest
+
+
+def test_a_checkpoint_that_was_trained_on_a_tokenizer_of_equal_size_is_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def published(name: str, files: dict[str, Any]) -> Artifact:
+        out = Writer(str(lab.folder / name / "attempt"), scratch_url=str(lab.folder / name / "scratch"))
+        for file, value in files.items():
+            out.write_json(file, value)
+        return publish(lab.folder / name, out, {})
+
+    tokenizer = published("tokenizer", {"tokenizer.json": json.loads((lab.folder / "release" / "tokenizer.json").read_text())})
+    config = {"model": {"vocab_size": 330}, "loader": {"sequence_tokens": 96}}
+    found = {"tokenizer": tokenizer}
+    monkeypatch.setattr(lab.factory, "resolve", lambda asset, partition: SimpleNamespace(artifact=found[asset]))
+    lab.write("models.yaml", {"models": {"tiny": {"asset": "hero"}}})
+    found["hero"] = published("hero", {"config.json": config, "checkpoint/state.json": {"tokenizer": "f" * 64}})
+    with pytest.raises(
+        PreflightError, match=r"models.tiny.asset: .*hero was trained on tokenizer f{16} and this profile's is \w{16}; train"
+    ):
+        lab.plan()
+    found["hero"] = published("own", {"config.json": config, "checkpoint/state.json": {"tokenizer": tokenizer.digest}})
+    assert len(lab.plan().evaluations) == 2
 
 
 @pytest.mark.parametrize(
