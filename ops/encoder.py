@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 from ops.config import TokenizeConfig
-from ops.hashing.byte_pairs import encode_column, fill_pairs
+from ops.hashing.byte_pairs import EMPTY, MOST_TOKENS, encode_column, fill_byte_ranks, fill_pairs
 from ops.hashing.columns import TextColumn
 from ops.hashing.pieces import LETTER, LINE_END, NUMBER, SPACE
 from ops.tokenizer import PIECES
@@ -70,11 +70,12 @@ class KernelEncoder:
         vocabulary: dict[str, int] = described["model"]["vocab"]
         merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in described["model"]["merges"]]
         self._byte_ids = np.array([vocabulary[character] for character in byte_characters()], np.int32)
-        slots = 1 << max(4, (2 * len(merges)).bit_length())
-        self._pairs = np.zeros((slots, 2), np.uint64)
         sides = np.array([(vocabulary[a], vocabulary[b], vocabulary[a + b]) for a, b in merges], np.int32).reshape(-1, 3)
-        left, right, merged = (np.ascontiguousarray(sides[:, side]) for side in range(3))
-        fill_pairs(left, right, merged, self._pairs)
+        left, right, self._made = (np.ascontiguousarray(sides[:, side]) for side in range(3))
+        self._pairs = np.full(1 << max(4, (2 * len(merges)).bit_length()), EMPTY)
+        fill_pairs(left, right, self._pairs)
+        self._byte_ranks = np.empty((256, 256), np.uint32)
+        fill_byte_ranks(self._byte_ids, self._pairs, self._byte_ranks)
         self._cache = np.zeros((CACHE_SLOTS, 4), np.uint64)
 
     def encode(self, texts: pa.Array) -> Encoded:
@@ -86,7 +87,9 @@ class KernelEncoder:
             column.offsets,
             piece_classes(),
             self._byte_ids,
+            self._byte_ranks,
             self._pairs,
+            self._made,
             self._cache,
             ids,
             ends,
@@ -170,6 +173,8 @@ def _check_known(described: dict[str, Any]) -> None:
         raise UnknownTokenizerError(f"it cuts pieces by another pattern than PIECES: {splitter}")
     if any(not token["special"] for token in described["added_tokens"]):
         raise UnknownTokenizerError("it has added tokens that are not special")
+    if max(len(model["merges"]), *model["vocab"].values()) >= MOST_TOKENS:
+        raise UnknownTokenizerError(f"it has {MOST_TOKENS} tokens or more")
     if missing := [character for character in byte_characters() if character not in model["vocab"]]:
         raise UnknownTokenizerError(f"its vocabulary lacks {len(missing)} of the 256 bytes")
 

@@ -1,80 +1,86 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 """Byte-level BPE (Sennrich et al. 2016) over whole text columns; compiled, without the GIL.
 
-Merges are looked up in an open-addressing table of pairs. Short pieces that came before are copied from a cache of one
-slot each, whose entry is half a cache line: the piece's bytes and its tokens. Short pieces are merged by scanning, long
-ones with a heap: a megabyte of letters costs n log n. Either way the pair of least rank is merged first, of several the
-leftmost.
+Merges are looked up in an open-addressing table of pairs, those of two bytes in a table of their own. Short pieces that came
+before are copied from a cache of one slot each, whose entry is half a cache line: the piece's bytes and its tokens. Short
+pieces are merged by scanning, long ones with a heap: a megabyte of letters costs n log n. Either way the pair of least rank
+is merged first, of several the leftmost.
 """
 
 import numpy as np
 
 from ops.hashing.compiled import kernel
-from ops.hashing.kernels import mix64
+from ops.hashing.eight_bytes import first_bytes, load_eight
 from ops.hashing.pieces import piece_end
 
 SCANNED_BYTES = 48  # beyond it the heap is faster than scanning for the least rank again and again
 CACHED_BYTES = 15  # two words with the length; longer pieces are one in a hundred
-_NONE = np.uint64(0xFFFFFFFFFFFFFFFF)  # no merge: a rank that loses to all
-_OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+MOST_TOKENS = 1 << 21  # that fit an entry of the table of pairs
+EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)  # of that table: no entry, for the top bit of every entry is 0
+NO_MERGE = np.uint32(0xFFFFFFFF)  # a rank that loses to all
+_SIDE, _RANK = np.uint64(21), np.uint64(MOST_TOKENS - 1)
+_SPREAD, _OTHER_SPREAD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)  # odd, for hashes by multiplication
 _ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
 _TOP, _NO_TOKEN = np.uint64(56), np.uint64(0xFFFFFFFF)
 
 
 @kernel
-def _key_of(left, right):
-    return (np.uint64(left) << _HALF | np.uint64(right)) + _ONE
-
-
-@kernel
 def _slot_of(pairs, key):
-    """Where a pair stands in the table, or would: then its key there is 0."""
-    mask = np.uint64(pairs.shape[0] - 1)
-    slot = mix64(key) & mask
-    while pairs[slot, 0] != key and pairs[slot, 0] != 0:
+    """Where a pair stands in the table, or would: then `EMPTY` is there."""
+    mask = np.uint64(pairs.size - 1)
+    slot = key * _SPREAD >> _HALF & mask
+    while pairs[slot] >> _SIDE != key and pairs[slot] != EMPTY:
         slot = (slot + _ONE) & mask
     return slot
 
 
 @kernel
-def fill_pairs(lefts, rights, merged, pairs):
-    """Put every merge into the table [slots, 2] of uint64: the pair; its rank, and in the lower half the token it makes."""
+def fill_pairs(lefts, rights, pairs):
+    """Put every merge, in the order of their ranks, into the table (uint64, a power of two of them, `EMPTY` at first).
+
+    An entry is the two tokens and the rank, 21 bits each: eight lie in a cache line, and all of a vocabulary of 32,768 in 512 KiB.
+    """
     for rank in range(lefts.size):
-        key = _key_of(lefts[rank], rights[rank])
+        key = np.uint64(lefts[rank]) << _SIDE | np.uint64(rights[rank])
         slot = _slot_of(pairs, key)
-        if pairs[slot, 0] == 0:
-            pairs[slot, 0] = key
-            pairs[slot, 1] = np.uint64(rank) << _HALF | np.uint64(merged[rank])
+        if pairs[slot] == EMPTY:
+            pairs[slot] = key << _SIDE | np.uint64(rank)
 
 
 @kernel
-def _merge_of(pairs, left, right):
-    """Rank and token of a pair as the table has them, `_NONE` if they do not merge."""
-    slot = _slot_of(pairs, _key_of(left, right))
-    return pairs[slot, 1] if pairs[slot, 0] != 0 else _NONE
+def rank_of(pairs, left, right):
+    """The rank of a pair of tokens, `NO_MERGE` if they do not merge."""
+    entry = pairs[_slot_of(pairs, np.uint64(left) << _SIDE | np.uint64(right))]
+    return np.uint32(entry & _RANK) if entry != EMPTY else NO_MERGE
 
 
 @kernel
-def _merge_by_scanning(tokens, count, pairs, merges):
-    """Merge the first `count` tokens in place; returns how many are left. `merges`: scratch, one for each pair."""
-    for i in range(count - 1):
-        merges[i] = _merge_of(pairs, tokens[i], tokens[i + 1])
+def fill_byte_ranks(byte_ids, pairs, ranks):
+    """Fill `ranks` [256, 256] (uint32) with the rank of every two bytes. Pieces begin as bytes, and frequent ones lie close here."""
+    for left in range(256):
+        for right in range(256):
+            ranks[left, right] = rank_of(pairs, byte_ids[left], byte_ids[right])
+
+
+@kernel
+def _merge_by_scanning(tokens, count, merges, pairs, made):
+    """Merge the first `count` tokens in place; returns how many are left. `merges`: the rank of each pair, overwritten."""
     while count > 1:
-        best, place = _NONE, 0
+        best, place = NO_MERGE, 0
         for i in range(count - 1):
             if merges[i] < best:
                 best, place = merges[i], i
-        if best == _NONE:
+        if best == NO_MERGE:
             break
-        tokens[place] = np.int32(best & _LOW)
+        tokens[place] = made[best]
         count -= 1
         for i in range(place + 1, count):
             tokens[i] = tokens[i + 1]
             merges[i - 1] = merges[i]
         if place > 0:
-            merges[place - 1] = _merge_of(pairs, tokens[place - 1], tokens[place])
+            merges[place - 1] = rank_of(pairs, tokens[place - 1], tokens[place])
         if place < count - 1:
-            merges[place] = _merge_of(pairs, tokens[place], tokens[place + 1])
+            merges[place] = rank_of(pairs, tokens[place], tokens[place + 1])
     return count
 
 
@@ -109,7 +115,7 @@ def _pop(heap, size):
 
 
 @kernel
-def _merge_by_heap(tokens, count, pairs):
+def _merge_by_heap(tokens, count, pairs, made):
     """Like `_merge_by_scanning`. Heap entries are rank * 2**32 + place; stale ones are passed over."""
     following, before = np.arange(1, count + 1), np.arange(-1, count - 1)
     heap = np.empty(3 * count, np.uint64)
@@ -122,10 +128,10 @@ def _merge_by_heap(tokens, count, pairs):
         right = following[place]
         if tokens[place] < 0 or right >= count:
             continue
-        merge = _merge_of(pairs, tokens[place], tokens[right])
-        if merge >> _HALF != entry >> _HALF:
+        rank = rank_of(pairs, tokens[place], tokens[right])
+        if np.uint64(rank) != entry >> _HALF:
             continue
-        tokens[place], tokens[right] = np.int32(merge & _LOW), -1
+        tokens[place], tokens[right] = made[rank], -1
         following[place] = following[right]
         if following[place] < count:
             before[following[place]] = place
@@ -143,14 +149,18 @@ def _merge_by_heap(tokens, count, pairs):
 @kernel
 def _offer(heap, size, pairs, left, right, place):
     """Push a pair that merges; returns the heap's size."""
-    merge = _merge_of(pairs, left, right)
-    return size if merge == _NONE else _push(heap, size, (merge >> _HALF) << _HALF | np.uint64(place))
+    rank = rank_of(pairs, left, right)
+    return size if rank == NO_MERGE else _push(heap, size, np.uint64(rank) << _HALF | np.uint64(place))
 
 
 @kernel
 def _packed(data, at, length):
     """A piece of at most CACHED_BYTES bytes as two words; the last byte of the second is its length."""
-    first, second = np.uint64(0), np.uint64(length) << _TOP
+    tag = np.uint64(length) << _TOP
+    if at + 16 <= data.size:
+        whole = min(length, 8)
+        return first_bytes(load_eight(data, at), whole), tag | first_bytes(load_eight(data, at + 8), length - whole)
+    first, second = np.uint64(0), tag
     for i in range(min(length, 8)):
         first |= np.uint64(data[at + i]) << np.uint64(8 * i)
     for i in range(8, length):
@@ -180,20 +190,30 @@ def _known_word(ids, at, count):
 
 
 @kernel
-def encode_column(data, offsets, classes, byte_ids, pairs, cache, ids, ends):
+def _bits(slots):
+    count = 0
+    while 1 << count < slots:
+        count += 1
+    return count
+
+
+@kernel
+def encode_column(data, offsets, classes, byte_ids, byte_ranks, pairs, made, cache, ids, ends):
     """Encode every row of a text column.
 
     Args:
         classes: bits by code point, see `pieces`.
         byte_ids: [256] the token of each byte.
+        byte_ranks: the table of `fill_byte_ranks`.
         pairs: the table of `fill_pairs`.
+        made: the token that each merge makes, by rank.
         cache: [slots, 4] uint64, zeros at first, kept from call to call: a piece's bytes and length (`_packed`) and its tokens, at
             most four. A piece has one slot and takes it from the one before; what is found never depends on the cache.
         ids: gets all tokens, one row behind the other; as many as there are bytes must fit.
         ends: [rows + 1] gets where each row's tokens end.
     """
-    mask = np.uint64(cache.shape[0] - 1)
-    merges = np.empty(SCANNED_BYTES, np.uint64)
+    shift = np.uint64(64 - _bits(cache.shape[0]))
+    merges = np.empty(SCANNED_BYTES, np.uint32)
     total = 0
     ends[0] = 0
     for row in range(offsets.size - 1):
@@ -202,16 +222,16 @@ def encode_column(data, offsets, classes, byte_ids, pairs, cache, ids, ends):
             end = piece_end(data, at, stop, classes)
             length = end - at
             if length > CACHED_BYTES:
-                total += _encode_piece(data, at, length, byte_ids, pairs, merges, ids, total)
+                total += _encode_piece(data, at, length, byte_ids, byte_ranks, pairs, made, merges, ids, total)
                 at = end
                 continue
             first, second = _packed(data, at, length)
-            slot = mix64(first ^ mix64(second)) & mask
+            slot = (first * _SPREAD ^ second * _OTHER_SPREAD) >> shift
             if cache[slot, 0] == first and cache[slot, 1] == second:
                 total = _write_known(cache[slot, 2], ids, total)
                 total = _write_known(cache[slot, 3], ids, total)
             else:
-                count = _encode_piece(data, at, length, byte_ids, pairs, merges, ids, total)
+                count = _encode_piece(data, at, length, byte_ids, byte_ranks, pairs, made, merges, ids, total)
                 if count <= 4:
                     cache[slot, 0], cache[slot, 1] = first, second
                     cache[slot, 2], cache[slot, 3] = _known_word(ids, total, count), _known_word(ids, total + 2, count - 2)
@@ -221,10 +241,12 @@ def encode_column(data, offsets, classes, byte_ids, pairs, cache, ids, ends):
 
 
 @kernel
-def _encode_piece(data, at, length, byte_ids, pairs, merges, ids, total):
-    """Append one piece's tokens to `ids`; returns how many."""
+def _encode_piece(data, at, length, byte_ids, byte_ranks, pairs, made, merges, ids, total):
+    """Append one piece's tokens to `ids`; returns how many. `merges`: scratch for `SCANNED_BYTES` ranks."""
     for i in range(length):
         ids[total + i] = byte_ids[data[at + i]]
-    if length <= SCANNED_BYTES:
-        return _merge_by_scanning(ids[total : total + length], length, pairs, merges)
-    return _merge_by_heap(ids[total : total + length], length, pairs)
+    if length > SCANNED_BYTES:
+        return _merge_by_heap(ids[total : total + length], length, pairs, made)
+    for i in range(length - 1):
+        merges[i] = byte_ranks[data[at + i], data[at + i + 1]]
+    return _merge_by_scanning(ids[total : total + length], length, merges, pairs, made)

@@ -9,6 +9,7 @@ one leading space and trailing line ends; white space up to its last line end; w
 import numpy as np
 
 from ops.hashing.compiled import kernel
+from ops.hashing.eight_bytes import leading_letters, load_eight
 from ops.hashing.kernels import next_code_point
 
 LETTER, NUMBER, SPACE, LINE_END = 1, 2, 4, 8  # bits by code point; LETTER: letters and marks
@@ -53,6 +54,13 @@ def piece_end(data, start, stop, classes):
 
 @kernel
 def _letters_end(data, at, stop, classes):
+    while at + 8 <= stop:
+        count = leading_letters(load_eight(data, at))
+        at += count
+        if count < 8:
+            if data[at] < 0x80:
+                return at
+            break
     while at < stop:
         kind, _, following = kind_at(data, at, stop, classes)
         if not kind & LETTER:

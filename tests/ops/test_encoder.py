@@ -20,6 +20,9 @@ SCRIPTS = (
 )
 
 
+CHARACTERS = [chr(code) for code in (*range(1, 0xD800), *range(0xE000, 0x11000))]
+
+
 @pytest.fixture(scope="module")
 def tokenizer_json() -> str:
     tokenizer = untrained()
@@ -45,7 +48,7 @@ def texts() -> list[str]:
         *CORPUS,
     ]
     made = ["".join(rng.choices(SCRIPTS, k=rng.randint(1, 120))) for _ in range(1_500)]
-    spread = ["".join(chr(rng.choice([*range(1, 0xD800), *range(0xE000, 0x11000)])) for _ in range(80)) for _ in range(60)]
+    spread = ["".join(rng.choices(CHARACTERS, k=80)) for _ in range(60)]
     return fixed + made + spread
 
 
