@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
+from ops.decontaminate.commonplace import is_commonplace
 from ops.decontaminate.config import EvaluationNgramsConfig, EvaluationSet
 from ops.decontaminate.evaluations import EvaluationError, files_of, items_of, observe, texts_of, without_labels
 from ops.hashing.columns import TextColumn
@@ -96,6 +97,7 @@ class Gathered:
     name: str
     items: int = 0
     texts: int = 0
+    commonplace: int = 0
     parts: list[Passages] = field(default_factory=list)
 
     @property
@@ -133,7 +135,7 @@ def gather_sets(config: EvaluationNgramsConfig, out: Writer) -> tuple[list[Gathe
 
 
 def gather_set(evaluation: EvaluationSet, config: EvaluationNgramsConfig, out: Writer) -> Gathered:
-    """Read one set: questions at any length, answers and code where they are long, and the functions of its code."""
+    """Read one set: questions of any length that say something, answers and code where they are long, and the functions of its code."""
     gathered = Gathered(evaluation.name)
     questions, answers, sources = DistinctTexts(), DistinctTexts(), DistinctTexts()
     for path in files_of(evaluation):
@@ -144,7 +146,10 @@ def gather_set(evaluation: EvaluationSet, config: EvaluationNgramsConfig, out: W
             for name in evaluation.fields:
                 for text in texts_of(item, name):
                     for variant in dict.fromkeys((text, without_labels(text))):
-                        questions.add(variant, where, name)
+                        if is_commonplace(variant, config.ngram_words):
+                            gathered.commonplace += 1
+                        else:
+                            questions.add(variant, where, name)
             for name in evaluation.answers:
                 for text in texts_of(item, name):
                     answers.add(text, where, name)
@@ -160,8 +165,9 @@ def gather_set(evaluation: EvaluationSet, config: EvaluationNgramsConfig, out: W
     gathered.parts = [
         Passages.of(columns[0], config.ngram_words, config.least_words),
         Passages.of(columns[1], config.ngram_words, config.ngram_words),
-        Passages.functions(columns[2], config.function_tokens),
     ]
+    if evaluation.code:
+        gathered.parts.append(Passages.functions(columns[2], config.function_tokens))
     return gathered
 
 

@@ -23,6 +23,7 @@ class EvaluationStats(Stats):
 
     items: int
     texts: int  # different ones
+    commonplace: int  # short texts of function words alone, which everybody writes: not guarded
     passages: int
     guarded: int
     features: int
@@ -38,7 +39,7 @@ class EvaluationNgramsStats(Stats):
     missing: tuple[str, ...]  # sets that are not required and have no files
 
 
-@program(version="2")
+@program(version="3")
 def index_evaluations(config: EvaluationNgramsConfig, normalized: Artifacts, out: Writer) -> EvaluationNgramsStats:
     """Index the passages of every evaluation and of every held-out document.
 
@@ -157,6 +158,7 @@ def stats_of(index: PassageIndex, gathered: Sequence[Gathered]) -> dict[str, Eva
         entry.name: EvaluationStats(
             items=entry.items,
             texts=entry.texts,
+            commonplace=entry.commonplace,
             passages=int(passages[number]),
             guarded=int(guarded[number]),
             features=int(features[number]),

@@ -5,6 +5,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from ops.decontaminate.config import EvaluationSet
 from ops.decontaminate.evaluations import files_of, items_of, texts_of
@@ -36,6 +37,10 @@ _SETS: Mapping[str, tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str,
 }
 
 
+LETTERED = re.compile(r"[^\W_]*[^\W\d_][^\W_]*")  # a word with a letter
+
+
+@cache
 def evaluations() -> tuple[EvaluationSet, ...]:
     """All sets."""
     return tuple(
@@ -44,16 +49,31 @@ def evaluations() -> tuple[EvaluationSet, ...]:
     )
 
 
-def items(evaluation: EvaluationSet, count: int, least_words: int = 3) -> list[str]:
-    """A sample of distinct questions (of code: whole programs) with at least so many words."""
-    found = []
+@cache
+def questions_and_programs(evaluation: EvaluationSet) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Distinct questions, and whole programs, with at least three words that have a letter."""
+    questions: set[str] = set()
+    programs: set[str] = set()
     for path in files_of(evaluation):
         for item in items_of(path):
-            found += [text for name in evaluation.fields for text in texts_of(item, name)]
-            if parts := [text for name in evaluation.code for text in texts_of(item, name)]:
-                found.append("".join(parts))
-    distinct = sorted({text for text in found if len(re.findall(r"[^\W_]*[^\W\d_][^\W_]*", text)) >= least_words})
+            questions.update(text for name in evaluation.fields for text in texts_of(item, name))
+            programs.add("".join(text for name in evaluation.code for text in texts_of(item, name)))
+    asked, written = (sorted(text for text in found if len(LETTERED.findall(text)) >= 3) for found in (questions, programs))
+    return tuple(asked), tuple(written)
+
+
+def items(evaluation: EvaluationSet, count: int) -> list[str]:
+    """A sample of questions and programs."""
+    questions, programs = questions_and_programs(evaluation)
+    distinct = sorted({*questions, *programs})
     return random.Random(evaluation.name).sample(distinct, min(count, len(distinct)))
+
+
+def short_questions(words: int, count: int) -> list[tuple[EvaluationSet, str]]:
+    """A sample of the questions of all sets with exactly so many words. (Programs of twelve words are everybody's: not guarded.)"""
+    found = [(evaluation, item) for evaluation in evaluations() for item in questions_and_programs(evaluation)[0]]
+    exact = [(evaluation, item) for evaluation, item in found if len(re.findall(r"[^\W_]+", item)) == words]
+    return random.Random(words).sample(exact, min(count, len(exact)))
 
 
 def _marked_up(text: str) -> str:

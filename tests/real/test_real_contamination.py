@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,8 @@ from ops.decontaminate.lookup import PassageIndex
 from ops.decontaminate.match import Coverage, Matcher, Standard
 from ops.hashing.columns import TextColumn
 from tests.real.corpora import rows_of
-from tests.real.evaluations import RE_WRAPPED, evaluations, items
-from tests.real.real_data import needs_real_data
+from tests.real.evaluations import RE_WRAPPED, evaluations, items, short_questions
+from tests.real.real_data import REAL_DATA, needs_real_data
 
 pytestmark = needs_real_data
 
@@ -24,24 +25,28 @@ ITEMS = 100  # of each set, or all
 MIN_COVERAGE = 0.5  # the default of `ContaminationConfig`
 
 
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> PassageIndex:
+@dataclass(frozen=True)
+class Guard:
     """All sets, without any boilerplate: every one of their passages counts."""
+
+    index: PassageIndex
+    matcher: Matcher
+    standard: Standard
+
+    def judge(self, texts: list[str]) -> Coverage:
+        """What reaches the threshold, of train documents."""
+        hits = self.matcher.hits(TextColumn.of(pa.array(texts)))
+        coverage = self.matcher.coverage(hits, np.zeros(len(texts), np.int64), self.standard)
+        return coverage.take(np.flatnonzero(coverage.shares >= MIN_COVERAGE))
+
+
+@pytest.fixture(scope="module")
+def guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
     folder = tmp_path_factory.mktemp("index")
     config = EvaluationNgramsConfig(evaluations=evaluations())
     gathered, _ = gather_sets(config, Writer(str(folder / "attempt"), scratch_url=str(folder / "scratch")))
-    return merge(gathered, config)
-
-
-def judged(index: PassageIndex, texts: list[str]) -> Coverage:
-    """What reaches the threshold, of train documents."""
-    matcher = Matcher(index)
-    hits = matcher.hits(TextColumn.of(pa.array(texts)))
-    coverage = matcher.coverage(hits, np.zeros(len(texts), np.int64), Standard.of(index, np.zeros(len(index.features), bool)))
-    reached = coverage.shares >= MIN_COVERAGE
-    return Coverage(
-        coverage.rows[reached], coverage.passages[reached], coverage.shares[reached], coverage.starts[reached], coverage.ends[reached]
-    )
+    index = merge(gathered, config)
+    return Guard(index, Matcher(index), Standard.unfiltered(index))
 
 
 def inside_an_article(item: str, rng: random.Random) -> str:
@@ -51,56 +56,79 @@ def inside_an_article(item: str, rng: random.Random) -> str:
     return f"{host[max(0, cut - 1_500) : cut]}\n\n{item}\n\n{host[cut : cut + 1_500]}"
 
 
-def recall(index: PassageIndex, wrapped: list[tuple[EvaluationSet, str]]) -> float:
-    """The share of documents in which the item's own evaluation is found, at the item's place."""
+def are_found(guard: Guard, wrapped: list[tuple[EvaluationSet, str]]) -> list[bool]:
+    """[items]: whether the item's own evaluation is found, at the item's place."""
     rng = random.Random(0)
     texts = [inside_an_article(item, rng) for _, item in wrapped]
-    coverage = judged(index, texts)
-    evaluation = index.passages["evaluation"].to_numpy()[coverage.passages]
-    found = set()
+    coverage = guard.judge(texts)
+    evaluation = guard.index.passages["evaluation"].to_numpy()[coverage.passages]
+    found = [False] * len(texts)
     for row, owner, start, end in zip(coverage.rows, evaluation, coverage.starts, coverage.ends, strict=True):
         evaluation_set, item = wrapped[row]
         first = texts[row].encode().find(item.encode())
         inside = first <= start < end <= first + len(item.encode())
-        if index.evaluations[owner] == evaluation_set.name and inside:
-            found.add(int(row))
-    return len(found) / len(texts)
+        found[row] |= guard.index.evaluations[owner] == evaluation_set.name and bool(inside)
+    return found
 
 
-def test_at_least_99_in_100_items_of_any_length_are_found_verbatim(index: PassageIndex) -> None:
+def recall(guard: Guard, wrapped: list[tuple[EvaluationSet, str]]) -> float:
+    found = are_found(guard, wrapped)
+    return sum(found) / len(found)
+
+
+def test_at_least_99_in_100_items_of_any_length_are_found_verbatim(guard: Guard) -> None:
     sampled = [(evaluation, item) for evaluation in evaluations() for item in items(evaluation, ITEMS)]
     assert sum(len(item.split()) < 13 for _, item in sampled) > 500
-    assert recall(index, sampled) >= 0.99
+    assert recall(guard, sampled) >= 0.99
 
 
 @pytest.mark.parametrize("way", RE_WRAPPED)
-def test_at_least_95_in_100_items_are_found_re_wrapped(index: PassageIndex, way: str) -> None:
+def test_at_least_95_in_100_items_are_found_re_wrapped(guard: Guard, way: str) -> None:
     wrapped = [(evaluation, RE_WRAPPED[way](item)) for evaluation in evaluations() for item in items(evaluation, ITEMS)]
-    assert recall(index, wrapped) >= 0.95
+    assert recall(guard, wrapped) >= 0.95
 
 
-def test_at_most_1_in_100_documents_of_unrelated_corpora_is_flagged(index: PassageIndex) -> None:
-    """Source code, and prose in the forms of benchmarks: question-and-answer pages, templates, law, proofs, novels."""
-    flagged = {}
-    for name in (
-        "code",
-        "tldr",
-        "peps",
-        "rust_rfcs",
-        "eips",
-        "openlogic",
-        "german_laws",
-        "eltec_eng",
-        "licence_texts",
-        "udhr",
-        "react_docs_es",
-    ):
+def test_short_items_are_found_at_every_length_verbatim_and_re_wrapped(guard: Guard, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 3 words to 12, each length by itself: long items can't make up for a length that gets lost."""
+    lines = []
+    for words in range(3, 13):
+        sampled = short_questions(words, ITEMS)
+        verbatim = recall(guard, sampled)
+        ways = {way: recall(guard, [(owner, wrap(item)) for owner, item in sampled]) for way, wrap in RE_WRAPPED.items()}
+        worst = min(ways, key=lambda way: ways[way])
+        lines.append(f"{words:2} words, {len(sampled)} items: recall {verbatim:.3f}, {worst} {ways[worst]:.3f}")
+        assert len(sampled) == ITEMS
+        assert verbatim >= 0.99, words
+        assert ways[worst] >= 0.95, (words, ways)
+    with capsys.disabled():
+        print("", *lines, sep="\n")
+
+
+QUOTATIONS = {
+    # "That's one small step for [a] man, one giant leap for mankind" in an encyclopaedia's Apollo 11: the answer to
+    # "What exact words did Neil Armstrong say on the moon?", all of its 13 words.
+    ("wikipedia_en", "truthfulqa", "TruthfulQA.csv:28"),
+}
+
+
+def test_no_document_of_real_corpora_is_flagged_but_for_what_it_quotes(guard: Guard) -> None:
+    """Source code, and prose in the forms of benchmarks: question-and-answer pages, templates, law, proofs, novels, poems, speeches.
+
+    Hits in a second language's corpus, a menu or a code would be chance; each quotation was read and is named above.
+    """
+    found: set[tuple[str, str, str]] = set()
+    documents = 0
+    for path in sorted((REAL_DATA / "corpus").glob("*.jsonl.zst")):
+        name = path.name.removesuffix(".jsonl.zst")
         texts = sorted({row["text"] for row in rows_of(name)})
-        flagged[name] = len(set(judged(index, texts).rows.tolist())) / len(texts)
-    assert max(flagged.values()) <= 0.01, flagged
+        documents += len(texts)
+        for passage in guard.index.passages.take(pa.array(guard.judge(texts).passages)).to_pylist():
+            found.add((name, guard.index.evaluations[passage["evaluation"]], passage["item"]))
+    assert documents > 6_000
+    assert found == QUOTATIONS
 
 
-def test_templates_of_real_benchmarks_filled_with_other_contents_are_not_flagged(index: PassageIndex) -> None:
+def test_templates_of_real_benchmarks_filled_with_other_contents_are_not_flagged(guard: Guard) -> None:
     """Hard negatives: the fixed words of a benchmark's items around contents that no item has."""
     rng = random.Random(1)
     words = [word for row in rows_of("rust_book")[:40] for word in row["text"].split() if word.isalpha()]
@@ -128,4 +156,4 @@ def test_templates_of_real_benchmarks_filled_with_other_contents_are_not_flagged
         lambda: f"Passage: {some(60)}\nQuestion: {some(8)}?\nAnswer: yes",
     ]
     texts = [template() for template in templates for _ in range(100)]
-    assert len(set(judged(index, texts).rows.tolist())) / len(texts) <= 0.01
+    assert len(set(guard.judge(texts).rows.tolist())) / len(texts) <= 0.01

@@ -79,5 +79,6 @@ def test_all_evaluations_are_guarded_and_held_out_text_is_kept_from_training(pub
     found = {source: dict(published["contamination", source].stats["evaluations"]) for source in SOURCES}
     assert found["corpus"].pop("held_out/corpus") > 0, "its drafts exist in versions"
     assert found["pages"].pop("held_out/pages") > 0, "and pages were recorded more than once"
-    # Armstrong's words, and "Who are you?" standing alone: TruthfulQA asks both. No short answer flags a document.
-    assert found == {"corpus": {"truthfulqa": 4}, "pages": {}, "warcs": {}}
+    # Armstrong's words on the moon, which TruthfulQA asks for and an encyclopaedia quotes. "Who are you?", which it asks too, stands
+    # in a poem, a novel and a code table: function words alone are nobody's item. No short answer flags a document.
+    assert found == {"corpus": {"truthfulqa": 1}, "pages": {}, "warcs": {}}

@@ -76,6 +76,16 @@ def test_short_paragraphs_count_only_where_an_item_has_nothing_longer(tmp_path: 
     assert set(owners_of(index)) == features_of(long) | features_of(" ".join(short))
 
 
+def test_a_short_item_of_function_words_alone_is_everybodys_and_counted(tmp_path: Path) -> None:
+    rows = ["Who are you?", "Q: What do you do?\nA:", "Who is Ada?", " ".join(["who are you"] * 5), "que es lo que no es"]
+    config = EvaluationNgramsConfig(evaluations=(evaluation_set(tmp_path / "e", "quiz", rows),))
+    stats = run_program(index_evaluations, config, tmp_path / "out", normalized={}).stats["evaluations"]["quiz"]
+    assert (stats["items"], stats["commonplace"]) == (5, 3)
+    index = build(tmp_path, config.evaluations[0])
+    guarded = [index.passages["item"][owner].as_py() for owner in sorted(set(index.owners.tolist()))]
+    assert guarded == ["items.jsonl:2", "items.jsonl:3", "items.jsonl:4"], "with its labels the second is no common phrase"
+
+
 def test_missing_required_sets_fail_the_build_and_are_all_named(tmp_path: Path) -> None:
     sets = [EvaluationSet(name=name, root=str(tmp_path / name), fields=("q",)) for name in ("gone", "lost")]
     with pytest.raises(EvaluationError, match=r"gone has no file .*lost has no file .*required: false"):
@@ -147,7 +157,7 @@ def test_held_out_rows_of_every_source_are_evaluations(tmp_path: Path) -> None:
     sources = {name: normalized(tmp_path / name, [prose(1, 30)], held_out=[prose(n, 30)]) for n, name in enumerate(("a", "b"), 2)}
     stats = run_program(index_evaluations, EvaluationNgramsConfig(), tmp_path / "out", normalized=sources).stats
     assert stats["evaluations"] == {
-        f"held_out/{name}": {"items": 1, "texts": 1, "passages": 1, "guarded": 1, "features": 18} for name in ("a", "b")
+        f"held_out/{name}": {"items": 1, "texts": 1, "commonplace": 0, "passages": 1, "guarded": 1, "features": 18} for name in ("a", "b")
     }
 
 
