@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from infra.artifacts.config import ProgramConfig, execution_only
+from ops.dataflow.config import Execution
 
 
 class GopherQualityConfig(ProgramConfig):
@@ -31,17 +32,27 @@ class GopherRepetitionConfig(ProgramConfig):
     max_repeated_ngram_shares: tuple[float | None, ...] = Field((0.15, 0.14, 0.13, 0.12, 0.11, 0.10), min_length=6, max_length=6)  # 5 to 10
 
 
+class WordList(ProgramConfig):
+    """A file of UTF-8 with one word or phrase a line. What it says is identity, by its hash; where it lies is not."""
+
+    path: str = execution_only(min_length=1)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
 class C4Config(ProgramConfig):
-    """Raffel et al. 2020 (JMLR 21, 140), section 2.2, without its list of bad words.
+    """Raffel et al. 2020 (JMLR 21, 140), section 2.2.
 
     Lines are judged one by one, and sentences counted in those that are kept; "lorem ipsum" or a curly bracket in a line
-    that would be kept drops the document.
+    that would be kept drops the document. So does any word of a list of bad ones, anywhere in the text, where a list is named: the
+    paper took the "List of Dirty, Naughty, Obscene or Otherwise Bad Words", which is nobody's to ship. It knows no language: name
+    one for a source that is in the list's own.
     """
 
     min_sentences: int | None = 5
     line_needs_end: bool = True  # a terminal mark or quotation mark at its end; FineWeb switched it off
     min_line_words: int = Field(3, ge=0)
     max_word_chars: int = Field(1_000, ge=1)
+    bad_words: WordList | None = None
 
 
 class FineWebConfig(ProgramConfig):
@@ -63,3 +74,4 @@ class RulesConfig(ProgramConfig):
     fineweb: FineWebConfig | None = FineWebConfig()
     max_chars: int = Field(1_000_000, ge=1)  # read from the beginning of a text; bounds memory
     batch_rows: int = execution_only(2_048, ge=1)
+    execution: Execution = execution_only(Execution())

@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 
 from ops.hashing import rule_counts as counted
 from ops.hashing import rule_lines
+from ops.hashing.code_points import case_folding
 from ops.hashing.columns import TextColumn
+from ops.hashing.rule_phrases import count_phrases
 from ops.hashing.rule_tables import character_bits, clipped_word_hashes, stop_word_hashes
 from ops.rules.config import C4Config, FineWebConfig, GopherQualityConfig, GopherRepetitionConfig, RulesConfig
+from ops.rules.word_list import load_phrases
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +57,11 @@ class Verdicts:
 
 
 def judge(texts: TextColumn, config: RulesConfig) -> Verdicts:
-    """Count and judge every text by itself."""
+    """Count and judge every text by itself.
+
+    Raises:
+        WordListError: see `load_phrases`.
+    """
     c4, fineweb = config.c4 or C4Config(), config.fineweb or FineWebConfig()
     counts = counted.rule_counts(
         texts.data,
@@ -69,6 +76,9 @@ def judge(texts: TextColumn, config: RulesConfig) -> Verdicts:
         c4.line_needs_end,
     )
     statistics, rules = statistics_of(counts.astype(np.float64)), rules_of(config)
+    if c4.bad_words:
+        found = count_phrases(texts.data, texts.offsets, character_bits(), case_folding(), config.max_chars, load_phrases(c4.bad_words))
+        statistics["c4_bad_words"] = found.astype(np.float64)
     failed = np.stack([rule.fails(statistics) for rule in rules]) if rules else np.zeros((0, texts.rows), np.bool_)
     return Verdicts(rules, failed, statistics)
 
@@ -108,6 +118,7 @@ def statistics_of(counts: Floats) -> dict[str, Floats]:
         "c4_kept_lines": of(counted.C4 + rule_lines.C4_KEPT_LINES),
         "c4_lorem_ipsum_lines": of(counted.C4 + rule_lines.C4_LOREM_LINES),
         "c4_curly_bracket_lines": of(counted.C4 + rule_lines.C4_BRACE_LINES),
+        "c4_bad_words": np.full(len(counts), np.nan),  # of a list, which may not be named
         "full_lines": of(counted.FULL_LINES),
         "ended_line_share": share(counted.ENDED_LINES, counted.FULL_LINES),
         "short_line_share": share(counted.SHORT_LINES, counted.FULL_LINES),
@@ -167,6 +178,7 @@ def _c4(config: C4Config) -> Iterator[Rule]:
     yield from _rule("c4", "c4_sentences", "below", config.min_sentences)
     yield from _rule("c4", "c4_lorem_ipsum_lines", "above", 0)
     yield from _rule("c4", "c4_curly_bracket_lines", "above", 0)
+    yield from _rule("c4", "c4_bad_words", "above", 0 if config.bad_words else None)
 
 
 def _fineweb(config: FineWebConfig) -> Iterator[Rule]:

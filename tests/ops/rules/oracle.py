@@ -110,6 +110,12 @@ def c4(text: str, *, line_needs_end: bool = True) -> tuple[int, int, int, int]:
     return sentences, kept, lorem, braces
 
 
+def bad_words(text: str, listed: list[str]) -> int:
+    """Places where a listed phrase stands with no word character on either side, in any case."""
+    shadow = "".join("_" if unicodedata.category(character)[0] == "M" else character for character in text.lower())
+    return sum(len(re.findall(rf"(?<!\w)(?={re.escape(phrase.lower())}(?!\w))", shadow)) for phrase in set(listed))
+
+
 def statistics_of(text: str) -> dict[str, float | None]:
     """The statistics by name; None where there is no denominator."""
     words, lines = words_of(text), text.splitlines()
@@ -137,6 +143,7 @@ def statistics_of(text: str) -> dict[str, float | None]:
         "c4_kept_lines": kept,
         "c4_lorem_ipsum_lines": lorem,
         "c4_curly_bracket_lines": braces,
+        "c4_bad_words": None,
         "full_lines": len(full),
         "ended_line_share": share(sum(line[-1] in TERMINALS for line in full), len(full)),
         "short_line_share": share(sum(len(line) <= 30 for line in full), len(full)),

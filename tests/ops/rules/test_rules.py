@@ -1,5 +1,6 @@
 """Published rules: every statistic against the plain-Python oracle, every threshold at its edge, and the label stage."""
 
+import hashlib
 import inspect
 import json
 import math
@@ -10,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from infra.artifacts.config import identity_of
 from ops.hashing.columns import TextColumn
 from ops.hashing.rule_tables import character_bits, clipped_word_hashes
 from ops.hashing.rule_words import PADDING, fill_bits, words_of
-from ops.rules.config import C4Config, GopherQualityConfig, RulesConfig
+from ops.rules.config import C4Config, GopherQualityConfig, RulesConfig, WordList
 from ops.rules.labels import STATISTICS, label_rules
 from ops.rules.verdicts import Verdicts, judge, rules_of
+from ops.rules.word_list import WordListError
 from ops.shards import read_table, shard_names
 from tests.builders import run_program
 from tests.ops.normalized import id_of, normalized
@@ -140,6 +143,46 @@ def test_a_family_or_rule_set_to_none_is_not_applied() -> None:
     assert len(rules_of(RulesConfig())) - len(rules_of(RulesConfig(gopher_quality=GopherQualityConfig(min_words=None)))) == 1
 
 
+def word_list(path: Path, listed: list[str]) -> WordList:
+    path.write_text("".join(f"{phrase}\n" for phrase in listed))
+    return WordList(path=str(path), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def test_bad_words_are_counted_as_c4_looks_for_them(tmp_path: Path) -> None:
+    listed = ["Stone", "and of", "x=1", "слово", "…", "d", "river stone naïve", "end.The"]
+    config = RulesConfig(c4=C4Config(bad_words=word_list(tmp_path / "bad.txt", [*listed, ""])))
+    given = [*texts(), "STONE", "stones and gravestone", "(stone)", "Слово.", "stone stone"]
+    found = verdicts_on(given, config).statistics["c4_bad_words"]
+    assert found.tolist() == [oracle.bad_words(text, listed) for text in given]
+    assert found[-5:].tolist() == [1, 0, 1, 1, 2]
+
+
+def test_a_bad_word_drops_a_document_where_a_list_is_named(tmp_path: Path) -> None:
+    only = {"gopher_repetition": None, "gopher_quality": None, "fineweb": None}
+    named = RulesConfig(**only, c4=C4Config(bad_words=word_list(tmp_path / "bad.txt", ["dreary night"])))
+    assert verdicts_on([PROSE]).failures_of(0) == []
+    assert verdicts_on([PROSE], named).failures_of(0) == ["c4/c4_bad_words_above"]
+    assert verdicts_on([PROSE.replace("dreary", "bright")], named).is_kept[0]
+
+
+def test_a_word_list_that_is_missing_or_another_fails_before_any_shard(tmp_path: Path) -> None:
+    source, words = normalized(tmp_path / "in", [PROSE]), word_list(tmp_path / "bad.txt", ["one"])
+    (tmp_path / "bad.txt").write_text("two\n")
+    for path, reason in (("bad.txt", "set sha256 to judge by this one"), ("gone.txt", "put it there, or set bad_words to null")):
+        config = RulesConfig(c4=C4Config(bad_words=words.model_copy(update={"path": str(tmp_path / path)})))
+        with pytest.raises(WordListError, match=reason):
+            run_program(label_rules, config, tmp_path / path.removesuffix(".txt"), normalized=source)
+
+
+def test_a_word_list_is_identity_by_its_hash_and_not_by_its_place(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    one, moved, other = (
+        identity_of(RulesConfig(c4=C4Config(bad_words=word_list(tmp_path / path, [word]))))
+        for path, word in (("a.txt", "one"), ("other/b.txt", "one"), ("c.txt", "two"))
+    )
+    assert one == moved != other
+
+
 def test_lines_without_an_end_count_where_the_config_says_so() -> None:
     text = "One line. Two lines. Three lines. Four lines. Five lines and no end"
     assert verdicts_on([text]).statistics["c4_sentences"][0] == 0
@@ -149,7 +192,7 @@ def test_lines_without_an_end_count_where_the_config_says_so() -> None:
 def test_only_the_beginning_of_a_text_is_judged() -> None:
     cut = verdicts_on([PROSE + "{ lorem ipsum } " * 50], RulesConfig(max_chars=len(PROSE)))
     whole = verdicts_on([PROSE])
-    assert {name: values[0] for name, values in cut.statistics.items()} == {name: values[0] for name, values in whole.statistics.items()}
+    np.testing.assert_equal(cut.statistics, whole.statistics)
 
 
 def test_labels_lie_beside_the_documents_with_their_reasons_and_are_the_same_in_any_batch(tmp_path: Path) -> None:
