@@ -1,8 +1,21 @@
 """How the tests share two workers: whole files; all journeys together, since they share one finished lab; and one Ray cluster."""
 
+import os
 from typing import Any
 
 import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile little and once: most of a tiny model's time is XLA's, which JAX reads of here, as do the processes that tests start.
+
+    Programs are kept between tests and between runs. Journeys compile as users do (tests/journeys/lab.py).
+    """
+    cache = config.cache
+    assert cache is not None
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache.mkdir("jax"))
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
