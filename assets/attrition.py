@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.lineage import each, same
+from assets.partitions import PROFILE
 from assets.report import bars, numbers, table
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
@@ -16,7 +17,8 @@ SIDE_CHARACTERS = 200
 @stage(
     program="ops.report.attrition:report_attrition",
     inputs={
-        **{name: each(name) for name in ("raw", "extracted", "normalized", "language", "quality", "contamination")},
+        **{name: each(name) for name in ("raw", "extracted", "normalized", "language", "contamination")},
+        "quality": each(PROFILE.quality_scores),
         **{name: same(name) for name in ("exact_duplicates", "fuzzy_duplicates", "store")},
     },
     group="store",

@@ -38,7 +38,7 @@ CHOSEN = Edge("", "chosen")
 
 @dataclass(frozen=True)
 class Stage:
-    """One node of the lineage.
+    """One node of the lineage. `on_demand`: no job but `deepen` builds it.
 
     `after` names assets that must be published before this one is built without being inputs of it: a
     prediction precedes its run, and must not retrain it when it changes.
@@ -52,6 +52,7 @@ class Stage:
     partitions: tuple[str, ...]
     config: ConfigOf
     pool: Pool
+    on_demand: bool = False
 
     @property
     def partition_keys(self) -> tuple[str | None, ...]:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -69,7 +70,7 @@ def _programs(path: Path) -> Iterator[tuple[str, str]]:
 def _hash_of(module: str) -> str:
     digest = hashlib.sha256()
     for name in sorted(_closure(module)):
-        digest.update(name.encode() + b"\0" + _syntax(_path_of(name)).encode() + b"\0")
+        digest.update(name.encode() + b"\0" + _syntax(_path_of(name).read_text()).encode() + b"\0")
     return digest.hexdigest()[:16]
 
 
@@ -80,26 +81,31 @@ def _closure(module: str) -> set[str]:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            waiting += [imported for imported in _imports(_path_of(name)) if imported not in FIELDS_ONLY]
+            named = _imports(_path_of(name).read_text())
+            waiting += [imported for imported in named if imported not in FIELDS_ONLY and _path_of(imported).is_file()]
     return seen
 
 
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        names: list[str] = []
+@cache
+def _imports(source: str) -> tuple[str, ...]:
+    """What a module's text imports of the planes: modules, and names that may be modules. Every program asks for many again."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        yield from (name for name in names if name.split(".")[0] in PLANES and _path_of(name).is_file())
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(name for name in names if name.split(".")[0] in PLANES)
 
 
 def _path_of(module: str) -> Path:
     return (ROOT / Path(*module.split("."))).with_suffix(".py")
 
 
-def _syntax(path: Path) -> str:
-    tree = ast.parse(path.read_text())
+@cache
+def _syntax(source: str) -> str:
+    """A module's syntax tree as text, without its docstrings."""
+    tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):

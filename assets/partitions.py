@@ -1,4 +1,4 @@
-"""The partitions of the lineage: sources, cells of the ladder, checkpoints to evaluate. All come from the profile."""
+"""The partitions of the lineage: sources, cells of the ladder, vocabularies, checkpoints to evaluate. All come from the profile."""
 
 import dagster as dg
 
@@ -8,4 +8,5 @@ PROFILE = active_profile()
 
 SOURCES = dg.StaticPartitionsDefinition(sorted(PROFILE.sources))
 CELLS = dg.StaticPartitionsDefinition(sorted(PROFILE.ladder))
+VOCABULARIES = dg.StaticPartitionsDefinition(sorted(PROFILE.vocabularies))
 CHECKPOINTS = dg.StaticPartitionsDefinition(["cooldown", "hero"])

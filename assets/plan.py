@@ -17,11 +17,11 @@ class Step:
     """One node of a plan.
 
     `build` runs for sure. `perhaps` waits for upstream that is to be built: if that comes out in the same
-    bytes, nothing runs here (early cut-off).
+    bytes, nothing runs here (early cut-off). `on demand` is not published, and only the job `deepen` would build it.
     """
 
     node: Node
-    verdict: Literal["published", "build", "perhaps"]
+    verdict: Literal["published", "build", "perhaps", "on demand"]
     reasons: tuple[str, ...]
     resolved: Resolved
     last_seconds: float | None = None
@@ -38,12 +38,17 @@ def _step(resolved: Resolved, past: Past | None) -> Step:
     if resolved.artifact is not None:
         return Step(resolved.node, "published", (), resolved)
     seconds = past.seconds if past else None
-    if resolved.waiting_for:
-        names = ", ".join(map(str, dict.fromkeys(resolved.waiting_for)))
-        changed = own_differences(past.artifact.manifest, resolved) if past else ()
-        return Step(resolved.node, "build" if changed or not past else "perhaps", (*changed, f"waits for {names}"), resolved, seconds)
-    reasons = ("never built",) if past is None else differences(past.artifact.manifest, resolved.payload)
-    return Step(resolved.node, "build", reasons, resolved, seconds)
+    verdict, reasons = _verdict(resolved, past)
+    return Step(resolved.node, "on demand" if resolved.stage.on_demand else verdict, reasons, resolved, seconds)
+
+
+def _verdict(resolved: Resolved, past: Past | None) -> tuple[Literal["build", "perhaps"], tuple[str, ...]]:
+    """What a job that has this node in it would do, and why."""
+    if not resolved.waiting_for:
+        return "build", ("never built",) if past is None else differences(past.artifact.manifest, resolved.payload)
+    names = ", ".join(map(str, dict.fromkeys(resolved.waiting_for)))
+    changed = own_differences(past.artifact.manifest, resolved) if past else ()
+    return "build" if changed or not past else "perhaps", (*changed, f"waits for {names}")
 
 
 def own_differences(before: Manifest, resolved: Resolved) -> tuple[str, ...]:

@@ -19,14 +19,33 @@ from infra.dispatch.engines.choice import EngineConfig, LocalConfig, refusal
 from infra.dispatch.environment import JAX_ON_CPU, SHARED_PROGRAMS_VARIABLE
 from infra.dispatch.job import Resources, Timeouts
 from model.config import BranchConfig, EvaluateConfig, PredictionConfig, ReleaseConfig, ScalingConfig, TrainConfig
-from ops.config import MixtureConfig, NgramConfig, NormalizeConfig, StoreConfig, TokenizeConfig, TokenizerConfig
+from ops.config import (
+    CompareTokenizersConfig,
+    MixtureConfig,
+    NgramConfig,
+    NormalizeConfig,
+    PruneTokenizerConfig,
+    StoreConfig,
+    TokenizeConfig,
+    TokenizerConfig,
+)
 from ops.crawl.config import SourceSpec
 from ops.decontaminate.config import ContaminationConfig, EvaluationNgramsConfig
-from ops.dedup.config import ExactDedupConfig, FuzzyDedupConfig, MinhashConfig
+from ops.dedup.config import ExactDedupConfig, FuzzyDedupConfig, MinhashConfig, ParagraphDedupConfig
 from ops.evaluation.config import TaskItemsConfig, TaskScoresConfig
 from ops.evaluation.perplexity.config import PerplexityConfig, PerplexityGapConfig
 from ops.extract.config import ExtractConfig
-from ops.label.config import LanguageConfig, QualityConfig
+from ops.label.config import (
+    AssignConfig,
+    ClusterConfig,
+    EmbedConfig,
+    EmbedderConfig,
+    GradeConfig,
+    LanguageConfig,
+    QualityConfig,
+    QualityModelConfig,
+    ScoreConfig,
+)
 from ops.report.config import AttritionConfig
 
 Pool = Literal["host", "accelerator"]
@@ -73,12 +92,21 @@ class Programs(_Section):
     normalized: NormalizeConfig = NormalizeConfig()
     language: LanguageConfig = LanguageConfig()
     quality: QualityConfig = QualityConfig()
+    quality_grades: GradeConfig = GradeConfig()
+    quality_model: QualityModelConfig = QualityModelConfig()
+    learned_quality: ScoreConfig = ScoreConfig()
+    embedder: EmbedderConfig = EmbedderConfig()
+    embeddings: EmbedConfig = EmbedConfig()
+    clusters: ClusterConfig = ClusterConfig()
+    cluster_assignments: AssignConfig = AssignConfig()
     evaluation_ngrams: EvaluationNgramsConfig = EvaluationNgramsConfig()
     contamination: ContaminationConfig = ContaminationConfig()
     minhash: MinhashConfig = MinhashConfig()
     exact_duplicates: ExactDedupConfig = ExactDedupConfig()
     fuzzy_duplicates: FuzzyDedupConfig = FuzzyDedupConfig()
+    paragraph_duplicates: ParagraphDedupConfig = ParagraphDedupConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
+    tokenizer_comparison: CompareTokenizersConfig = CompareTokenizersConfig()
     tokens: TokenizeConfig = TokenizeConfig()
     store: StoreConfig = StoreConfig()
     attrition: AttritionConfig = AttritionConfig()
@@ -96,8 +124,8 @@ class Programs(_Section):
     release: ReleaseConfig
 
 
-ASSETS = frozenset({"raw", "ladder", *Programs.model_fields})
-"""Every asset: what `sources` and `ladder` configure, and one per section of `programs`."""
+ASSETS = frozenset({"raw", "ladder", "pruned_tokenizer", *Programs.model_fields})
+"""Every asset: what `sources`, `ladder` and `vocabularies` configure, and one per section of `programs`."""
 
 
 class StageSettings(_Section):
@@ -135,7 +163,9 @@ class Concurrency(_Section):
 class Profile(_Section):
     """A lineage's whole configuration.
 
-    `ladder` holds, per cell, what differs from the hero's config, so that a cell is the hero in small.
+    `ladder` holds, per cell, what differs from the hero's config, so that a cell is the hero in small. `vocabularies` are what
+    the trained tokenizer is pruned to; one that is no smaller is the trained one. `quality_scores` names the asset whose
+    scores the store puts documents into buckets by.
     """
 
     name: str
@@ -144,6 +174,10 @@ class Profile(_Section):
     sources: dict[str, SourceSpec] = Field(min_length=1)
     programs: Programs
     ladder: dict[str, dict[str, Any]] = Field(min_length=1)
+    vocabularies: dict[str, PruneTokenizerConfig] = Field(
+        {f"v{size}": PruneTokenizerConfig(vocab_size=size) for size in (16_384, 32_768, 65_536)}, min_length=1
+    )
+    quality_scores: Literal["quality", "learned_quality"] = "quality"
     pools: dict[Pool, Resources] = Field(default_factory=dict)
     stages: dict[str, StageSettings] = Field(default_factory=dict)
     budgets: Budgets = Budgets()
@@ -175,7 +209,7 @@ class Profile(_Section):
 
     @model_validator(mode="after")
     def _keys_are_partition_keys(self) -> "Profile":
-        for key in (*self.sources, *self.ladder):
+        for key in (*self.sources, *self.ladder, *self.vocabularies):
             if not KEY.fullmatch(key):
                 raise ValueError(f"{key!r} can't be a partition key; use lower-case letters, digits, '_', '-' and single '.'")
         return self

@@ -46,6 +46,9 @@ class Report:
 Recorder = Callable[[Factory, Job, str, Outcome | Exception], None]
 """Keeps what a job came to, an artifact or a failure, beyond what Dagster keeps: (factory, job, Dagster's run, its end)."""
 
+ON_DEMAND_TAG = "seaway/on_demand"
+"""An asset with this tag is built only when somebody asks for it."""
+
 SNAPSHOT_TAG = "seaway/snapshot"
 """A run with this tag asks for its live source anew, at the instant that the tag gives (`2026-11-30T03:00:00Z`)."""
 
@@ -87,6 +90,7 @@ def stage(
     owner: str = "team:data",
     checks: Mapping[str, str] | None = None,
     automated: bool = True,
+    on_demand: bool = False,
     pool: Pool = "host",
     record: Recorder | None = None,
 ) -> Callable[[Callable[[Artifact], Report]], dg.AssetsDefinition]:
@@ -99,6 +103,7 @@ def stage(
         checks: name -> what it asserts, for every check and warning of the report.
         automated: rebuild when an input's data version changes. Off for what runs on chips.
         record: called with the end of every job, before Dagster hears of it.
+        on_demand: built only when somebody asks, by the job `deepen` or by name; never by automation.
     """
 
     def declare(report: Callable[[Artifact], Report]) -> dg.AssetsDefinition:
@@ -112,6 +117,7 @@ def stage(
             partitions=tuple(partitions.get_partition_keys()) if partitions else (),
             config=config or (lambda profile, _: profile.program_config(key)),
             pool=pool,
+            on_demand=on_demand,
         )
         STAGES[key] = declared
 
@@ -126,9 +132,9 @@ def stage(
             code_version=declared.version,
             pool=pool,
             backfill_policy=dg.BackfillPolicy.multi_run(PROFILE.concurrency.partitions_of(pool)) if partitions else None,
-            automation_condition=DATA_CHANGED if automated and declared.upstream else None,
+            automation_condition=DATA_CHANGED if automated and not on_demand and declared.upstream else None,
             check_specs=[dg.AssetCheckSpec(name, asset=key, blocking=True, description=what) for name, what in (checks or {}).items()],
-            tags={"program": program.replace(":", ".")},
+            tags={"program": program.replace(":", "."), **({ON_DEMAND_TAG: "true"} if on_demand else {})},
         )
         def materialize(context: dg.AssetExecutionContext, factory: dg.ResourceParam[Factory]) -> Iterator[dg.MaterializeResult[Any]]:
             def built(partition: str | None) -> dg.MaterializeResult[Any]:

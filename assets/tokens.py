@@ -1,7 +1,7 @@
 """tokenizer -> tokens -> store -> mixture: from documents to what the loader reads, and the n-gram baselines."""
 
 from assets.lineage import each, same
-from assets.partitions import SOURCES
+from assets.partitions import PROFILE, SOURCES
 from assets.report import bars, numbers, table
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
@@ -34,7 +34,8 @@ def tokens(artifact: Artifact) -> Report:
     program="ops.store:build_store",
     config=lambda profile, _: profile.store_config(),
     inputs={
-        **{name: each(name) for name in ("normalized", "language", "quality", "contamination", "tokens")},
+        **{name: each(name) for name in ("normalized", "language", "contamination", "tokens")},
+        "quality": each(PROFILE.quality_scores),
         "exact_duplicates": same("exact_duplicates"),
         "fuzzy_duplicates": same("fuzzy_duplicates"),
     },

@@ -41,6 +41,7 @@ class JobName(StrEnum):
     train = "train"
     evaluate = "evaluate"
     everything = "everything"
+    deepen = "deepen"
 
 
 @app.command()
@@ -66,7 +67,8 @@ def ui(profile: ProfileOption = None, port: Annotated[int, typer.Option(help="Po
 
 @app.command()
 def plan(
-    profile: ProfileOption = None, everything: Annotated[bool, typer.Option("--all", help="List published nodes too.")] = False
+    profile: ProfileOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="List published nodes too, and those built on demand.")] = False,
 ) -> None:
     """Show what would run, why, and what it costs, before anything runs."""
     with _profile(profile):

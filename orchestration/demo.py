@@ -44,8 +44,6 @@ def show_demo(console: Console, job: str) -> None:
 
 def stages_of(job: str) -> list[Stage]:
     """The stages of a job, upstream before downstream."""
-    if job == "everything":
-        return in_order()
     keys = {key.to_user_string() for key in SELECTIONS[job].resolve(defs.resolve_asset_graph())}
     return [stage for stage in in_order() if stage.key in keys]
 

@@ -19,15 +19,16 @@ from orchestration.naming import require_asset
 
 
 def show_plan(console: Console, everything: bool) -> None:
-    """One line per node that would run: the verdict, why, and what it costs."""
+    """One line per node that would run: the verdict, why, and what it costs. With `everything`, one per node of the lineage."""
     steps = make_plan(FACTORY.resolver, FACTORY.store)
     verdicts = Counter(step.verdict for step in steps)
-    shown = [step for step in steps if everything or step.verdict != "published"]
+    shown = [step for step in steps if everything or step.verdict in ("build", "perhaps")]
     if shown:
         console.print(_plan_table(shown))
     console.print(
         f"profile {PROFILE.name}: {verdicts['build']} to build, {verdicts['perhaps']} perhaps "
-        f"(they run only if what they wait for comes out in other bytes), {verdicts['published']} published"
+        f"(they run only if what they wait for comes out in other bytes), {verdicts['published']} published, "
+        f"{verdicts['on demand']} on demand (seaway demo --job deepen; --all lists them)"
     )
 
 
@@ -35,7 +36,7 @@ def _plan_table(steps: list[Step]) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in ("node", "verdict", "why", "cost"):
         table.add_column(column, overflow="fold", no_wrap=column in ("node", "verdict"))
-    colours = {"build": "bold", "perhaps": "dim", "published": "green"}
+    colours = {"build": "bold", "perhaps": "dim", "published": "green", "on demand": "cyan"}
     for step in steps:
         table.add_row(
             escape(str(step.node)),

@@ -165,7 +165,8 @@ def _record(raw: Artifact, document: TracedDocument) -> StoredRecord:
 
 
 def _fate(factory: Factory, document: TracedDocument, normalized: Artifact) -> Fate | None:
-    sets = {name: _published(factory, name, document.source) for name in LABELS}
+    assets = {name: name for name in LABELS} | {"quality": factory.profile.quality_scores}
+    sets = {name: _published(factory, asset, document.source) for name, asset in assets.items()}
     duplicates = {kind: _published(factory, asset) for kind, asset in DUPLICATES.items()}
     known = {name: artifact for name, artifact in (sets | duplicates).items() if artifact is not None}
     if len(known) < len(sets) + len(duplicates):

@@ -27,9 +27,10 @@ EXCERPT_CHARS = 240
 
 
 class AssignStats(Stats):
-    """Documents by cluster of the coarsest view, and their mean similarity to their fine centroid."""
+    """Documents by cluster of the coarsest view, their mean similarity to their fine centroid, and the views, finest first."""
 
     documents: int
+    views: tuple[str, ...]
     mean_similarity: float
     coarsest: dict[str, int]
 
@@ -63,7 +64,10 @@ def assign_clusters(config: AssignConfig, normalized: Artifact, embeddings: Arti
     out.write_json("samples.json", samples_of(config.samples, normalized, embeddings, AssignDocuments(clusters, schema)))
     coarsest = {key.removeprefix("of/"): count for key, count in sorted(done.tally.items()) if key.startswith("of/")}
     return AssignStats(
-        documents=done.rows, mean_similarity=round(done.tally["similarity"] / 1_000_000 / max(1, done.rows), 6), coarsest=coarsest
+        documents=done.rows,
+        views=tuple(ordered),
+        mean_similarity=round(done.tally["similarity"] / 1_000_000 / max(1, done.rows), 6),
+        coarsest=coarsest,
     )
 
 

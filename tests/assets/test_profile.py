@@ -201,7 +201,7 @@ def test_an_asset_has_what_is_written_for_it_and_the_rest_from_its_pool(tmp_path
 @pytest.mark.parametrize(
     ("sections", "answer"),
     [
-        ({"stages": {"heroo": {}}}, r"stages: there is no asset 'heroo'; choose among attrition, baselines, contamination"),
+        ({"stages": {"heroo": {}}}, r"stages: there is no asset 'heroo'; choose among attrition, baselines, cluster_assignments"),
         ({"stages": {"hero": {"resources": {"devise": "cpu"}}}}, r"stages\.hero\.resources\.devise: unknown key"),
         (
             {"stages": {"hero": {"resources": {"device": "h1000x8"}}}},

@@ -9,12 +9,16 @@ import pytest
 
 from assets.lineage import STAGES, in_order
 from orchestration.definitions import defs
-from orchestration.jobs import DATA, EVALUATE, TRAIN
+from orchestration.jobs import DATA, DEEPEN, EVALUATE, EVERYTHING, TRAIN
 
 LINEAGE = {
     "raw", "extracted", "normalized", "language", "quality", "evaluation_ngrams", "contamination", "minhash", "exact_duplicates",
     "fuzzy_duplicates", "tokenizer", "tokens", "store", "attrition", "mixture", "baselines", "ladder", "scaling_law", "prediction", "hero",
     "cooldown", "evaluation", "perplexity", "perplexity_gap", "task_items", "task_scores", "release",
+}  # fmt: skip
+ON_DEMAND = {
+    "quality_grades", "quality_model", "learned_quality", "embedder", "embeddings", "clusters", "cluster_assignments",
+    "paragraph_duplicates", "pruned_tokenizer", "tokenizer_comparison",
 }  # fmt: skip
 
 PROBE = """
@@ -37,7 +41,8 @@ def test_loading_the_definitions_is_light():
 
 def test_dagster_sees_every_stage_and_nothing_else():
     keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    assert keys == set(STAGES) == LINEAGE
+    assert keys == set(STAGES) == LINEAGE | ON_DEMAND
+    assert {key for key, stage in STAGES.items() if stage.on_demand} == ON_DEMAND
 
 
 def test_every_asset_says_what_it_is_and_who_owns_it():
@@ -53,15 +58,26 @@ def test_the_definitions_are_loadable():
     dg.Definitions.validate_loadable(defs)
 
 
-@pytest.mark.parametrize("name", ["data", "train", "evaluate", "everything"])
+@pytest.mark.parametrize("name", ["data", "train", "evaluate", "everything", "deepen"])
 def test_a_job_exists(name: str):
     assert defs.resolve_job_def(name).name == name
 
 
+def keys_of(selection: dg.AssetSelection) -> list[str]:
+    return [key.to_user_string() for key in selection.resolve(defs.resolve_asset_graph())]
+
+
 def test_the_jobs_together_cover_the_lineage_once():
-    covered = [key for selection in (DATA, TRAIN, EVALUATE) for key in selection.resolve(defs.resolve_asset_graph())]
-    assert {key.to_user_string() for key in covered} == LINEAGE
-    assert len(covered) == len(LINEAGE)
+    assert sorted(keys_of(DATA) + keys_of(TRAIN) + keys_of(EVALUATE)) == sorted(keys_of(EVERYTHING)) == sorted(LINEAGE)
+    assert set(keys_of(DEEPEN)) == ON_DEMAND
+
+
+def test_nothing_that_is_built_on_demand_is_built_by_automation_or_waited_for():
+    for node in defs.resolve_asset_graph().asset_nodes:
+        if (key := node.key.to_user_string()) in ON_DEMAND:
+            assert node.automation_condition is None
+        else:
+            assert not ON_DEMAND & set(STAGES[key].upstream)
 
 
 def test_upstream_comes_before_downstream():
