@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 from ops.config import TokenizeConfig
-from ops.hashing.byte_pairs import EMPTY, MOST_TOKENS, encode_column, fill_byte_ranks, fill_pairs
+from ops.hashing.byte_pairs import EMPTY, MOST_TOKENS, SPARE, encode_column, fill_byte_ranks, fill_pairs
 from ops.hashing.columns import TextColumn
 from ops.hashing.pieces import LETTER, LINE_END, NUMBER, SPACE
 from ops.tokenizer import PIECES
 from ops.windows import windows
 
 CODE_POINTS = 0x110000
-CACHE_SLOTS = 1 << 16  # of 32 bytes: 2 MB, a core's second-level cache; a megabyte of English has 25,000 different pieces
+CACHE_SLOTS = 1 << 16  # of 32 bytes, 2 MB: the frequent ones stay in a core's own cache; a megabyte of English has 25,000 pieces
 
 Ids = NDArray[np.int32]
 
@@ -80,7 +80,7 @@ class KernelEncoder:
 
     def encode(self, texts: pa.Array) -> Encoded:
         column = TextColumn.of(texts)
-        ids = np.empty(int(column.offsets[-1] - column.offsets[0]), np.int32)
+        ids = np.empty(int(column.offsets[-1] - column.offsets[0]) + SPARE, np.int32)
         ends = np.empty(column.rows + 1, np.int64)
         encode_column(
             column.data,

@@ -2,7 +2,7 @@
 """Byte-level BPE (Sennrich et al. 2016) over whole text columns; compiled, without the GIL.
 
 Merges are looked up in an open-addressing table of pairs, those of two bytes in a table of their own. Short pieces that came
-before are copied from a cache of one slot each, whose entry is half a cache line: the piece's bytes and its tokens. Short
+before are copied from a cache of pairs of slots, whose entry is half a cache line: the piece's bytes and its tokens. Short
 pieces are merged by scanning, long ones with a heap: a megabyte of letters costs n log n. Either way the pair of least rank
 is merged first, of several the leftmost.
 """
@@ -15,13 +15,15 @@ from ops.hashing.pieces import piece_end
 
 SCANNED_BYTES = 48  # beyond it the heap is faster than scanning for the least rank again and again
 CACHED_BYTES = 15  # two words with the length; longer pieces are one in a hundred
+SPARE = 3  # tokens that may be written behind the last one
 MOST_TOKENS = 1 << 21  # that fit an entry of the table of pairs
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)  # of that table: no entry, for the top bit of every entry is 0
 NO_MERGE = np.uint32(0xFFFFFFFF)  # a rank that loses to all
 _SIDE, _RANK = np.uint64(21), np.uint64(MOST_TOKENS - 1)
 _SPREAD, _OTHER_SPREAD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)  # odd, for hashes by multiplication
 _ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
-_TOP, _NO_TOKEN = np.uint64(56), np.uint64(0xFFFFFFFF)
+_EVEN = ~np.uint64(1)
+_TOP = np.uint64(56)
 
 
 @kernel
@@ -169,24 +171,27 @@ def _packed(data, at, length):
 
 
 @kernel
-def _write_known(tokens, ids, total):
-    """Append the tokens of a cache entry's word: two halves, NO_TOKEN where there is none."""
-    one, other = tokens & _LOW, tokens >> _HALF
-    if one != _NO_TOKEN:
-        ids[total] = np.int32(one)
-        total += 1
-    if other != _NO_TOKEN:
-        ids[total] = np.int32(other)
-        total += 1
-    return total
+def _write_known(cache, place, ids, total):
+    """Append the tokens of a cache entry; returns the new total. Four are written and those counted that are tokens: no branch to guess."""
+    one, other = cache[place, 2], cache[place, 3]
+    ids[total], ids[total + 1] = np.int32(one), np.int32(one >> _HALF)
+    ids[total + 2], ids[total + 3] = np.int32(other), np.int32(other >> _HALF)
+    return total + 1 + (ids[total + 1] >= 0) + (ids[total + 2] >= 0) + (ids[total + 3] >= 0)
 
 
 @kernel
 def _known_word(ids, at, count):
-    """Up to two tokens as a word of a cache entry."""
-    one = np.uint64(ids[at]) if count > 0 else _NO_TOKEN
-    other = np.uint64(ids[at + 1]) if count > 1 else _NO_TOKEN
+    """Up to two tokens as a word of a cache entry, -1 where there is none."""
+    one = np.uint64(ids[at]) if count > 0 else _LOW
+    other = np.uint64(ids[at + 1]) if count > 1 else _LOW
     return other << _HALF | one
+
+
+@kernel
+def _swap(cache, place):
+    """Exchange an entry and the one behind it: the one that was used last stands first, and the other is the next to go."""
+    for word in range(4):
+        cache[place, word], cache[place + _ONE, word] = cache[place + _ONE, word], cache[place, word]
 
 
 @kernel
@@ -208,12 +213,13 @@ def encode_column(data, offsets, classes, byte_ids, byte_ranks, pairs, made, cac
         pairs: the table of `fill_pairs`.
         made: the token that each merge makes, by rank.
         cache: [slots, 4] uint64, zeros at first, kept from call to call: a piece's bytes and length (`_packed`) and its tokens, at
-            most four. A piece has one slot and takes it from the one before; what is found never depends on the cache.
-        ids: gets all tokens, one row behind the other; as many as there are bytes must fit.
+            most four. A piece has a place in one pair of slots; the one used last stands first in it, the other goes when a third
+            comes. What is found never depends on the cache.
+        ids: gets all tokens, one row behind the other; as many as there are bytes must fit, and `SPARE` more.
         ends: [rows + 1] gets where each row's tokens end.
     """
     shift = np.uint64(64 - _bits(cache.shape[0]))
-    merges = np.empty(SCANNED_BYTES, np.uint32)
+    tokens, merges = np.empty(SCANNED_BYTES, np.int32), np.empty(SCANNED_BYTES, np.uint32)
     total = 0
     ends[0] = 0
     for row in range(offsets.size - 1):
@@ -222,31 +228,37 @@ def encode_column(data, offsets, classes, byte_ids, byte_ranks, pairs, made, cac
             end = piece_end(data, at, stop, classes)
             length = end - at
             if length > CACHED_BYTES:
-                total += _encode_piece(data, at, length, byte_ids, byte_ranks, pairs, made, merges, ids, total)
+                total += _encode_piece(data, at, length, byte_ids, byte_ranks, pairs, made, tokens, merges, ids, total)
                 at = end
                 continue
             first, second = _packed(data, at, length)
-            slot = (first * _SPREAD ^ second * _OTHER_SPREAD) >> shift
-            if cache[slot, 0] == first and cache[slot, 1] == second:
-                total = _write_known(cache[slot, 2], ids, total)
-                total = _write_known(cache[slot, 3], ids, total)
-            else:
-                count = _encode_piece(data, at, length, byte_ids, byte_ranks, pairs, made, merges, ids, total)
+            place = ((first * _SPREAD ^ second * _OTHER_SPREAD) >> shift) & _EVEN
+            if cache[place, 0] != first or cache[place, 1] != second:
+                _swap(cache, place)
+            if cache[place, 0] != first or cache[place, 1] != second:
+                count = _encode_piece(data, at, length, byte_ids, byte_ranks, pairs, made, tokens, merges, ids, total)
                 if count <= 4:
-                    cache[slot, 0], cache[slot, 1] = first, second
-                    cache[slot, 2], cache[slot, 3] = _known_word(ids, total, count), _known_word(ids, total + 2, count - 2)
+                    cache[place, 0], cache[place, 1] = first, second
+                    cache[place, 2], cache[place, 3] = _known_word(ids, total, count), _known_word(ids, total + 2, count - 2)
                 total += count
+            else:
+                total = _write_known(cache, place, ids, total)
             at = end
         ends[row + 1] = total
 
 
 @kernel
-def _encode_piece(data, at, length, byte_ids, byte_ranks, pairs, made, merges, ids, total):
-    """Append one piece's tokens to `ids`; returns how many. `merges`: scratch for `SCANNED_BYTES` ranks."""
-    for i in range(length):
-        ids[total + i] = byte_ids[data[at + i]]
+def _encode_piece(data, at, length, byte_ids, byte_ranks, pairs, made, tokens, merges, ids, total):
+    """Append one piece's tokens to `ids`; returns how many. `tokens`, `merges`: scratch for `SCANNED_BYTES` of them."""
     if length > SCANNED_BYTES:
+        for i in range(length):
+            ids[total + i] = byte_ids[data[at + i]]
         return _merge_by_heap(ids[total : total + length], length, pairs, made)
+    for i in range(length):
+        tokens[i] = byte_ids[data[at + i]]
     for i in range(length - 1):
         merges[i] = byte_ranks[data[at + i], data[at + i + 1]]
-    return _merge_by_scanning(ids[total : total + length], length, merges, pairs, made)
+    count = _merge_by_scanning(tokens, length, merges, pairs, made)
+    for i in range(count):
+        ids[total + i] = tokens[i]
+    return count
