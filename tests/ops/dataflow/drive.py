@@ -17,7 +17,7 @@ def main(stage: str, directory: Path, workers: int) -> None:
     if stage == "measure":
         out, _ = measure_all(directory, shards, MeasureTexts(journal, deaths), execution, attempt)
     else:
-        out, _ = sum_all(directory, shards, SumGroups(journal, deaths), execution, attempt)
+        out, _ = sum_all(directory, shards, SumGroups(journal, deaths), execution, attempt, buckets=len(shards))
     (directory / "files").write_bytes(pickle.dumps(out.files))
 
 

@@ -26,6 +26,7 @@ from tests.builders import run_program
 from tests.infra.dispatch import ray_cluster
 from tests.infra.dispatch.builders import job_of
 from tests.infra.dispatch.ray_cluster import RayCluster
+from tests.ops.dataflow.programs import run
 from tests.ops.dataflow.stages import Gate, MeasureTexts, SumGroups, begun, input_of, measure_all, rows_table, sum_all
 from tests.ops.normalized import normalized
 
@@ -106,6 +107,14 @@ def test_a_job_of_two_shuffles_spreads_over_its_cluster_and_gives_the_bytes_of_t
     here = run_program(exact_duplicates, ExactDedupConfig(execution=EMBEDDED), tmp_path / "here", normalized=sources)
     assert there.digest == here.digest
     assert there.stats == here.stats
+
+
+def test_normalization_and_the_store_give_the_bytes_of_this_machine(tmp_path: Path, jobs: Jobs) -> None:
+    assert jobs.call(digests, tmp_path / "there", DISTRIBUTED) == digests(tmp_path / "here", EMBEDDED)
+
+
+def digests(directory: Path, execution: Execution) -> list[str]:
+    return [run(name, directory / name, execution).digest for name in ("normalize", "store")]
 
 
 def test_a_node_killed_in_mid_shuffle_costs_time_only(tmp_path: Path, jobs: Jobs) -> None:
