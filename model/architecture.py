@@ -16,6 +16,12 @@ choice. cudnn, splash: the fused kernels of NVIDIA and TPU. probe: the first tha
 and logged when a run starts (model/attention_choice.py)."""
 
 
+MoeBackend = Literal["dense", "looped", "blocked", "ragged"]
+"""Who computes routed experts, all of them without a drop. dense: every expert on every token, the oracle. looped: expert after expert
+in blocks of its rows, for CPUs. blocked: all blocks at once, each with a copy of its expert's matrices. ragged: XLA's grouped matmul,
+native on TPU, expanded to every expert elsewhere."""
+
+
 class KernelConfig(ProgramConfig):
     """How the mathematics of a model is carried out.
 
@@ -24,8 +30,8 @@ class KernelConfig(ProgramConfig):
     """
 
     compute_dtype: Literal["float32", "bfloat16"] = "bfloat16"  # matmuls; parameters, statistics and losses stay float32
-    moe_backend: Literal["dense", "blocked", "ragged"] = "ragged"  # ragged is native on TPU; CPUs want blocked
-    moe_block_rows: int = Field(default=64, ge=1)  # blocked only: rows one expert multiplies at once; 64-128 is flat on CPU
+    moe_backend: MoeBackend = "ragged"
+    moe_block_rows: int = Field(default=64, ge=1)  # looped, blocked: rows one expert multiplies at once
     attention_backend: AttentionBackend = "library"
     attention_block_tokens: int = Field(default=128, ge=1)  # triangle only: queries that share one visible range of keys
     layer_loop: Literal["scan", "unrolled"] = "scan"  # a CPU runs unrolled layers 10-25% faster; 48 of them compile slowly

@@ -14,6 +14,7 @@ from model.neighbour import convolve, offset_upper_half
 from model.norm import rms
 from model.rope import rotate
 from model.splash import attend_by_splash
+from model.triangle import attend_by_triangle, visible
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,9 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array, config: ModelConfig
     """
     match config.kernels.attention_backend:
         case "plain":
-            return _attend_range(q, k, v, segment_ids, window, 0, q.shape[1])
+            return _attend_square(q, k, v, segment_ids, window)
         case "triangle":
-            return _attend_triangle(q, k, v, segment_ids, window, config.kernels.attention_block_tokens)
+            return attend_by_triangle(q, k, v, segment_ids, window, config.kernels.attention_block_tokens)
         case "library":
             return _attend_library(q, k, v, segment_ids, window, None)
         case "cudnn":
@@ -108,38 +109,19 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array, config: ModelConfig
             )
 
 
-def _attend_triangle(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None, block: int) -> Array:
-    """Blocks of queries against the keys they may see: half the work of the square, and a window's share of that."""
-    tokens = q.shape[1]
-    starts = range(0, tokens, block)
-    rows = [_attend_range(q, k, v, segment_ids, window, start, min(start + block, tokens)) for start in starts]
-    return jnp.concatenate(rows, axis=1)
-
-
-def _attend_range(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None, start: int, stop: int) -> Array:
-    """Queries start..stop against every key that one of them may see. Heads lead, so each product is one batched matmul."""
-    batch, _, heads, head_dim = q.shape
+def _attend_square(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None) -> Array:
+    """Every query against every key. Heads lead, so each product is one batched matmul."""
+    batch, tokens, heads, head_dim = q.shape
     kv_heads = k.shape[2]
-    first = 0 if window is None else max(0, start - window + 1)
-    queries = q[:, start:stop].reshape(batch, stop - start, kv_heads, heads // kv_heads, head_dim).transpose(0, 2, 3, 1, 4)
-    keys, values = (a[:, first:stop].transpose(0, 2, 1, 3) for a in (k, v))
+    queries = q.reshape(batch, tokens, kv_heads, heads // kv_heads, head_dim).transpose(0, 2, 3, 1, 4)
+    keys, values = (a.transpose(0, 2, 1, 3) for a in (k, v))
     scores = jnp.einsum("bmgqh,bmkh->bmgqk", queries, keys, preferred_element_type=jnp.float32) * head_dim**-0.5
-    visible = _visible(segment_ids[:, start:stop], segment_ids[:, first:stop], start, first, window)
-    scores = jnp.where(visible[:, None, None], scores, -jnp.inf)
+    seen = visible(segment_ids, segment_ids, 0, 0, window)
+    scores = jnp.where(seen[:, None, None], scores, -jnp.inf)
     mixed = jnp.einsum("bmgqk,bmkh->bmgqh", jax.nn.softmax(scores, axis=-1).astype(v.dtype), values)
-    return mixed.transpose(0, 3, 1, 2, 4).reshape(batch, stop - start, heads, head_dim)
+    return mixed.transpose(0, 3, 1, 2, 4).reshape(batch, tokens, heads, head_dim)
 
 
 def _attend_library(q: Array, k: Array, v: Array, segment_ids: Array, window: int | None, implementation: Literal["cudnn"] | None) -> Array:
-    visible = _visible(segment_ids, segment_ids, 0, 0, window)
-    return jax.nn.dot_product_attention(q, k, v, mask=visible[:, None], implementation=implementation)
-
-
-def _visible(query_ids: Array, key_ids: Array, first_query: int, first_key: int, window: int | None) -> Array:
-    """Which keys each query sees: [batch, queries, keys] booleans. A query always sees itself, so no row is empty."""
-    query = first_query + jnp.arange(query_ids.shape[1])[:, None]
-    key = first_key + jnp.arange(key_ids.shape[1])[None, :]
-    reachable = key <= query
-    if window is not None:
-        reachable &= query - key < window
-    return reachable & (query_ids[:, :, None] == key_ids[:, None, :])
+    seen = visible(segment_ids, segment_ids, 0, 0, window)
+    return jax.nn.dot_product_attention(q, k, v, mask=seen[:, None], implementation=implementation)

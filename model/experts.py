@@ -11,6 +11,7 @@ from jax import Array
 
 from model.architecture import KernelConfig
 from model.capacity import Places
+from model.expert_loop import run_in_loops
 
 
 class Bank(NamedTuple):
@@ -38,11 +39,13 @@ def run_experts(x: Array, bank: Bank, experts: Array, weights: Array, kernels: K
             return _blocked(x, bank, experts, weights, kernels.moe_block_rows)
         case "ragged":
             return _ragged(x, bank, experts, weights)
+        case "looped":
+            return run_in_loops(x, (bank.gate, bank.up, bank.down), experts, weights, kernels.moe_block_rows)
 
 
 def idle_expert(kernels: KernelConfig, members: int) -> int:
-    """The expert number of a row of zeros that belongs to nobody: a grouped matmul can leave it out, the others compute its zeros."""
-    return members if kernels.moe_backend == "ragged" else members - 1
+    """The expert number of a row of zeros that belongs to nobody: some can leave it out, the others compute its zeros."""
+    return members if kernels.moe_backend in ("ragged", "looped") else members - 1
 
 
 def run_in_cells(x: Array, bank: Bank, places: Places, weights: Array) -> Array:

@@ -13,9 +13,10 @@ from model.rates import Rates, rates_of
 
 CPU_KERNELS = KernelConfig(
     compute_dtype="float32",  # without AMX bfloat16 only adds conversions
-    moe_backend="blocked",
+    moe_backend="looped",
+    moe_block_rows=128,
     attention_backend="triangle",
-    attention_block_tokens=64,
+    attention_block_tokens=128,
     layer_loop="unrolled",
     loss_chunk_tokens=512,
 )

@@ -34,7 +34,7 @@ class EvaluateStats(Stats):
     is_within_tolerance: bool | None
 
 
-@program(version="4")
+@program(version="5")
 def evaluate(
     config: EvaluateConfig,
     checkpoint: Artifact,

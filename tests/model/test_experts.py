@@ -30,12 +30,27 @@ def test_back_ends_equal_the_dense_oracle_forward_and_backward(kind: str, tokens
         return jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))(x, bank_of(experts), combine)
 
     oracle = outcome("dense")
-    for backend in ("blocked", "ragged"):
+    for backend in ("looped", "blocked", "ragged"):
         assert largest_difference(outcome(backend), oracle) < 2e-6  # of each array's largest entry: float32 sums in another order
 
 
+def test_a_choice_of_nobody_adds_nothing_in_a_loop_over_experts() -> None:
+    x, bank = jax.random.normal(jax.random.key(1), (11, WIDTH)), bank_of(3)
+    selected = jnp.where(jnp.arange(22).reshape(11, 2) % 5 == 0, 3, choices("even", 11, 3, 2))
+    kernels = KernelConfig(moe_backend="looped", moe_block_rows=4)
+
+    def mixed(x: Array, bank: Bank, combine: Array, selected: Array, kernels: KernelConfig) -> Array:
+        return jnp.sum(run_experts(x, bank, selected, combine, kernels) * jnp.cos(x))
+
+    pulls = jax.grad(mixed, argnums=(0, 1, 2))
+    looped = jax.jit(pulls, static_argnums=4)(x, bank, jnp.ones((11, 2)), selected, kernels)
+    oracle = jax.jit(pulls, static_argnums=4)(x, bank, jnp.ones((11, 2)), selected, KernelConfig(moe_backend="dense"))
+    assert largest_difference(looped, oracle) < 2e-6  # whose one-hot of no expert is a row of zeros
+    assert float(jnp.max(jnp.abs(jnp.where(selected == 3, looped[2], 0)))) == 0
+
+
 @pytest.mark.parametrize(
-    "changes", [{"kernels": {"moe_backend": backend}} for backend in ("dense", "blocked", "ragged")] + [{"capacity_factor": 4.0}]
+    "changes", [{"kernels": {"moe_backend": backend}} for backend in ("looped", "ragged")] + [{"capacity_factor": 4.0}]
 )
 def test_renumbering_the_experts_changes_nothing_else(changes: dict[str, Any]) -> None:
     config = narrow(**changes)

@@ -66,7 +66,7 @@ def test_token_losses_equal_the_numpy_reference(tied_head: bool) -> None:
     assert np.max(np.abs(ours - theirs)) < 2e-5  # hidden states' 1e-5, through logits of several nats
 
 
-@pytest.mark.parametrize("moe_backend", ["dense", "blocked", "ragged"])
+@pytest.mark.parametrize("moe_backend", ["dense", "looped", "blocked", "ragged"])
 def test_a_document_never_sees_another_one_in_its_row(moe_backend: str) -> None:
     config = variant(**EVERYTHING, kernels={"moe_backend": moe_backend})
     params, router_bias, tokens = weights(config), bias(config), packed(config, rows=1).tokens
