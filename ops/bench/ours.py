@@ -30,7 +30,6 @@ from ops.dedup.fuzzy import fuzzy_duplicates
 from ops.dedup.minhash import Hasher
 from ops.dedup.minhash import minhash as minhash_program
 from ops.dedup.numbering import Numbering
-from ops.dedup.shuffle import shuffle_database
 from ops.encoder import encoder_of
 from ops.extract import http_message
 from ops.extract.config import ExtractConfig
@@ -110,7 +109,7 @@ def exact(folder: Path) -> Work:
 
 
 def minhash(folder: Path) -> Work:
-    """Signatures of datatrove's shape, buckets through DuckDB, components; texts are not compared."""
+    """Signatures of datatrove's shape, links through local disk, components; texts are not compared."""
     table, copies = pq.read_table(folder / "copies.parquet"), json.loads((folder / "copies.json").read_text())
     work = Path(mkdtemp(dir=folder))
     source = scratch.tables(work / "in", {SHARD: table})
@@ -120,8 +119,7 @@ def minhash(folder: Path) -> Work:
         round_ = Path(mkdtemp(dir=work))
         signatures = scratch.build(minhash_program, DATATROVE_MINHASH, round_ / "signatures", normalized=source)
         out, numbering = scratch.writer(round_ / "links"), Numbering.of({"bench": source})
-        with shuffle_database(out, FuzzyDedupConfig().shuffle_memory_bytes) as database:
-            links = propose_links(database, {"bench": signatures}, numbering, FuzzyDedupConfig().max_bucket_documents, out)
+        links = propose_links({"bench": signatures}, numbering, FuzzyDedupConfig().max_bucket_documents, out)
         found = components_of(links.left, links.right)
         return set(table["id"].take(pa.array(found.members[found.members != found.heads])).to_pylist())
 

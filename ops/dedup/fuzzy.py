@@ -91,9 +91,9 @@ def fuzzy_duplicates(config: FuzzyDedupConfig, normalized: Artifacts, minhash: A
     """
     check_signatures(normalized, minhash)
     numbering = Numbering.of(normalized)
+    links = propose_links(minhash, numbering, config.max_bucket_documents, out)
+    components = components_of(links.left, links.right)
     with shuffle_database(out, config.shuffle_memory_bytes) as database:
-        links = propose_links(database, minhash, numbering, config.max_bucket_documents, out)
-        components = components_of(links.left, links.right)
         bytes_ = collect_members(database, normalized, minhash, numbering, components, config.batch_rows, out)
         parts = 1 + int(bytes_ / (SORTED_SHARE * config.shuffle_memory_bytes))
         decided = decide(database, config, numbering, components, parts, out)

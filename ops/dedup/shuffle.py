@@ -8,8 +8,6 @@ import pyarrow as pa
 
 from infra.artifacts.writer import Writer
 
-ROWS_PER_PART = 4_000_000  # a group-by of so many takes about a second: a heartbeat each, and bounded memory
-
 
 @contextmanager
 def shuffle_database(out: Writer, memory_bytes: int) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -38,8 +36,3 @@ def insert(database: duckdb.DuckDBPyConnection, table: str, rows: pa.RecordBatch
     database.register("inserted_rows", rows)
     database.execute(f"INSERT INTO {table} SELECT * FROM inserted_rows")
     database.unregister("inserted_rows")
-
-
-def parts_for(rows: int) -> int:
-    """Passes that a group-by over so many rows is cut into."""
-    return 1 + rows // ROWS_PER_PART

@@ -99,6 +99,45 @@ def word_units(codes, count, out):
 
 
 @kernel
+def folded_words(data, start, stop, folding, max_chars, out):
+    """What `word_units` gives of `fold_text`, in one pass; a quarter faster."""
+    words = chars = 0
+    value = _FNV_OFFSET
+    spaced = False
+    at = start
+    while at < stop:
+        code, at = next_code_point(data, at, stop)
+        if code < folding.size:
+            code = folding[code]
+        if code == _DROP:
+            continue
+        if code == _SPACE:
+            spaced = chars > 0
+            continue
+        if chars + spaced >= max_chars:
+            break
+        if spaced:
+            out[words] = mix64(value)
+            words += 1
+            chars += 1
+            value = _FNV_OFFSET
+            spaced = False
+        value = (value ^ np.uint64(code)) * _FNV_PRIME
+        chars += 1
+        while at < stop and chars < max_chars and data[at] < 0x80:  # the rest of an ASCII word asks nothing of the above
+            code = folding[data[at]]
+            if code in (_SPACE, _DROP):
+                break
+            value = (value ^ np.uint64(code)) * _FNV_PRIME
+            chars += 1
+            at += 1
+    if chars:
+        out[words] = mix64(value)
+        words += 1
+    return words
+
+
+@kernel
 def window_hashes(units, count, width, out):
     """Hash all windows of `width` of the first `count` units into `out`; one window when there are fewer units."""
     if count == 0:
@@ -195,8 +234,10 @@ def minhash_rows(data, offsets, folding, by_word, width, max_chars, multipliers,
     minima = np.empty(multipliers.size, np.uint32)
     signed = np.zeros(rows, np.bool_)
     for row in range(rows):
-        count = fold_text(data, offsets[row], offsets[row + 1], folding, codes)
-        count = word_units(codes, count, units) if by_word else char_units(codes, count, units)
+        if by_word:
+            count = folded_words(data, offsets[row], offsets[row + 1], folding, max_chars, units)
+        else:
+            count = char_units(codes, fold_text(data, offsets[row], offsets[row + 1], folding, codes), units)
         count = window_hashes(units, count, width, hashes)
         if count:
             minima_of(hashes, count, multipliers, addends, seen, block, minima)

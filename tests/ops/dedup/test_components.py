@@ -11,7 +11,6 @@ from infra.artifacts.writer import Writer
 from ops.dedup.candidates import Links, propose_links
 from ops.dedup.components import components_of
 from ops.dedup.numbering import Numbering
-from ops.dedup.shuffle import shuffle_database
 from tests.builders import artifact_of
 from tests.ops.normalized import normalized
 
@@ -41,8 +40,7 @@ def links_of(directory: Path, buckets: list[list[int]], cap: int = 10_000) -> Li
         directory / "mh", {names[0]: pa.table({"buckets": column[:half]}), names[1]: pa.table({"buckets": column[half:]})}
     )
     out = Writer(str(directory / "out"), scratch_url=str(directory / "scratch"))
-    with shuffle_database(out, 1 << 28) as database:
-        return propose_links(database, {"s": signatures}, Numbering.of({"s": source}), cap, out)
+    return propose_links({"s": signatures}, Numbering.of({"s": source}), cap, out)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -72,9 +70,9 @@ def test_a_long_chain_is_one_component() -> None:
     assert (found.count, found.largest) == (1, 5_001)
 
 
-@pytest.mark.parametrize("rows_per_part", [4_000_000, 20])
-def test_documents_that_share_a_bucket_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_part: int) -> None:
-    monkeypatch.setattr("ops.dedup.shuffle.ROWS_PER_PART", rows_per_part)
+@pytest.mark.parametrize("entries_per_part", [2_000_000, 20])
+def test_documents_that_share_a_bucket_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries_per_part: int) -> None:
+    monkeypatch.setattr("ops.dedup.candidates.ENTRIES_PER_PART", entries_per_part)
     rng = random.Random(3)
     buckets = [rng.sample(range(60), rng.randint(0, 4)) for _ in range(80)]
     links = links_of(tmp_path, buckets)
@@ -88,6 +86,8 @@ def test_documents_that_share_a_bucket_are_linked(tmp_path: Path, monkeypatch: p
     assert [heads.get(number, number) for number in range(80)] == union_find(80, pairs)
     assert links.shared_buckets == sum(len(members) > 1 for members in by_bucket.values())
     assert links.largest_bucket == max(map(len, by_bucket.values()))
+    heads_of = {(members[0], other) for members in by_bucket.values() for other in members[1:]}
+    assert sorted(zip(links.left.tolist(), links.right.tolist(), strict=True)) == sorted(heads_of)
 
 
 def test_a_bucket_of_n_documents_costs_n_minus_1_links(tmp_path: Path) -> None:

@@ -41,6 +41,16 @@ def test_folding_agrees_with_python_strings(cap: int) -> None:
             assert "".join(map(chr, out[:count])) == twin
 
 
+@pytest.mark.parametrize("cap", [1, 2, 9, 500])
+def test_words_folded_in_one_pass_are_those_of_the_definition(cap: int) -> None:
+    corpus = texts(200)
+    column = TextColumn.of(pa.array(corpus))
+    out = np.empty(500, np.uint64)
+    for row, text in enumerate(corpus):
+        count = kernels.folded_words(column.data, *column.offsets[row : row + 2], case_folding_without_punctuation(), cap, out)
+        assert out[:count].tolist() == definition.word_units(definition.cleaned(text, cap))
+
+
 @pytest.mark.parametrize(("unit", "twin"), [(False, definition.char_units), (True, definition.word_units)])
 @pytest.mark.parametrize("width", [1, 3, 5])
 def test_windows_roll_to_the_same_hashes_as_the_definition(unit: bool, twin: Callable[[str], list[int]], width: int) -> None:
