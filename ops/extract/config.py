@@ -4,7 +4,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from infra.artifacts.config import ProgramConfig
+from infra.artifacts.config import ProgramConfig, execution_only
+from ops.dataflow.config import Execution
 from ops.units import MiB
 
 
@@ -60,3 +61,4 @@ class ExtractConfig(ProgramConfig):
     )
     html_media_types: tuple[str, ...] = ("text/html", "application/xhtml+xml")
     max_undecodable: float = Field(default=0.01, ge=0, le=1)  # share of characters that no charset could explain
+    execution: Execution = execution_only(Execution())

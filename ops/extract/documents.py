@@ -1,20 +1,25 @@
 """extracted: every record of a raw artifact as a document, or as a reject with its reason."""
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
+from ops.dataflow.flow import Dataflow, Done
+from ops.dataflow.read import read_pieces
+from ops.dataflow.shard import Shard, Tally
+from ops.dataflow.work import Output
 from ops.extract.config import ExtractConfig
 from ops.extract.interpret import Document, Interpreter
 from ops.extract.records import read_records
-from ops.extract.rejects import REJECT_SCHEMA, Reject, reject_row
+from ops.extract.rejects import REJECT_SCHEMA, Reject
 from ops.extract.row_buffer import RowBuffer
-from ops.shards import read_batches, shard_name, shard_writer
+from ops.row_groups import RowGroups
+from ops.shards import ROWS_PER_BATCH, read_batches, shard_name, shard_writer
 
 DOCUMENT_SCHEMA = pa.schema(
     [
@@ -28,8 +33,14 @@ DOCUMENT_SCHEMA = pa.schema(
         ("page_starts", pa.list_(pa.int32())),
     ]
 )
+OUTCOME_SCHEMA = pa.schema([*DOCUMENT_SCHEMA, ("reason", pa.string()), ("detail", pa.string())])
+"""A record: a document without a reason, or a reject without a text."""
+
+REJECT_COLUMNS = dict(zip(REJECT_SCHEMA.names, ("source_id", "warc_file", "warc_offset", "reason", "detail"), strict=True))
 ROWS_PER_PAYLOAD_BATCH = 64  # payloads may be megabytes each
 RECORDS_PER_HEARTBEAT = 100
+REJECT_BATCH_BYTES = 16 << 20
+RECORDS, REASON = "records", "reason/"
 
 
 class ExtractStats(Stats):
@@ -44,51 +55,70 @@ class ExtractStats(Stats):
     broken_pages: int = 0  # of these, given up: their documents lack them
 
 
-@program(version="4")
+@program(version="5")
 def extract(config: ExtractConfig, raw: Artifact, out: Writer) -> ExtractStats:
     """Read every record of a source and keep its text.
 
     Args:
         raw: `warc/*` (WARC or ARC files) and `files-*.parquet` (uri, media_type, payload).
         out: `part-NNNNN-of-NNNNN.parquet`, one a raw file, rows in its order (`DOCUMENT_SCHEMA`); `rejects.parquet`
-            (`REJECT_SCHEMA`).
+            (`REJECT_SCHEMA`), in the order of files and records.
 
-    Memory: one payload (`max_payload_bytes`) and one record batch, whatever a file holds; PDFs are parsed in a process of
+    Raises:
+        PoisonedShardsError: names the raw files that can't be read; what is in them can always be interpreted.
+
+    A raw file is a shard: it is committed when its last record is interpreted, and never read again by a later attempt.
+    Memory: one payload (`max_payload_bytes`) and one row group, whatever a file holds; PDFs are parsed in a process of
     their own, under `pdf.memory_bytes`.
     """
-    names = [name for name in raw.names if name.startswith(("warc/", "files-"))]
-    counts = _Counts()
-    with Interpreter(config) as interpreter, shard_writer(out, "rejects.parquet", REJECT_SCHEMA) as reject_sink:
-        rejects = RowBuffer(REJECT_SCHEMA, reject_sink)
-        for index, name in enumerate(names):
-            with shard_writer(out, shard_name(index, len(names)), DOCUMENT_SCHEMA) as sink:
-                documents = RowBuffer(DOCUMENT_SCHEMA, sink)
-                for item in _interpreted(interpreter, raw, name):
-                    _keep(item, documents, rejects, counts)
-                    if counts.records % RECORDS_PER_HEARTBEAT == 0:
-                        out.progress(counts.records, None, "records", documents=counts.documents, text_bytes=counts.text_bytes)
-                documents.flush()
-        rejects.flush()
-    out.progress(counts.records, counts.records, "records", documents=counts.documents, text_bytes=counts.text_bytes)
+    names = tuple(name for name in raw.names if name.startswith(("warc/", "files-")))
+    flow = Dataflow(out, config.execution, unit=RECORDS)
+    shards = [Shard(shard_name(index, len(names)), index) for index in range(len(names))]
+    outcomes = flow.map("records", shards, InterpretRecords(config, raw, names), Output(OUTCOME_SCHEMA), judges_rows=False)
+    kept = [Shard(shard.name, shard.index, (piece,)) for shard, piece in zip(shards, outcomes.pieces(), strict=True)]
+    flow = Dataflow(out, config.execution, outcomes.rows, RECORDS)
+    flow.publish(flow.map("documents", kept, keep_documents, Output(DOCUMENT_SCHEMA)))
+    _write_rejects(outcomes, out)
+    tally = outcomes.tally
     return ExtractStats(
-        records=counts.records,
-        documents=counts.documents,
-        text_bytes=counts.text_bytes,
-        rejects=dict(sorted(counts.rejects.items())),
-        pages=interpreter.pages.read,
-        ocr_pages=interpreter.pages.by_sight,
-        broken_pages=interpreter.pages.broken,
+        records=outcomes.rows,
+        documents=tally["documents"],
+        text_bytes=tally["text_bytes"],
+        rejects={key.removeprefix(REASON): count for key, count in sorted(tally.items()) if key.startswith(REASON)},
+        pages=tally["pages"],
+        ocr_pages=tally["ocr_pages"],
+        broken_pages=tally["broken_pages"],
     )
 
 
-class _Counts:
-    def __init__(self) -> None:
-        self.documents = self.text_bytes = 0
-        self.rejects: Counter[str] = Counter()
+@dataclass(frozen=True)
+class InterpretRecords:
+    """The records of the raw file with the shard's index -> `OUTCOME_SCHEMA`."""
 
-    @property
-    def records(self) -> int:
-        return self.documents + self.rejects.total()
+    config: ExtractConfig
+    raw: Artifact
+    names: tuple[str, ...]
+
+    def __call__(self, shard: Shard, _batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+        made: list[pa.RecordBatch] = []
+        rows = RowBuffer(OUTCOME_SCHEMA, made.append)
+        with Interpreter(self.config) as interpreter:
+            for number, item in enumerate(_interpreted(interpreter, self.raw, self.names[shard.index]), 1):
+                _keep(item, rows, tally)
+                if number % RECORDS_PER_HEARTBEAT == 0:
+                    rows.flush()
+                yield from made
+                made.clear()
+            pages = interpreter.pages
+            tally.update({"pages": pages.read, "ocr_pages": pages.by_sight, "broken_pages": pages.broken})
+        rows.flush()
+        yield from made
+
+
+def keep_documents(_shard: Shard, batches: Iterator[pa.RecordBatch], _tally: Tally) -> Iterator[pa.RecordBatch]:
+    """`OUTCOME_SCHEMA` -> `DOCUMENT_SCHEMA`, without the rejects."""
+    for batch in batches:
+        yield batch.filter(pc.is_null(batch["reason"])).select(DOCUMENT_SCHEMA.names)
 
 
 def _interpreted(interpreter: Interpreter, raw: Artifact, name: str) -> Iterator[Document | Reject]:
@@ -102,12 +132,21 @@ def _interpreted(interpreter: Interpreter, raw: Artifact, name: str) -> Iterator
                 yield interpreter.of_payload(uri, media_type, payload)
 
 
-def _keep(item: Document | Reject, documents: RowBuffer, rejects: RowBuffer, counts: _Counts) -> None:
+def _keep(item: Document | Reject, rows: RowBuffer, tally: Tally) -> None:
     if isinstance(item, Reject):
-        rejects.add(reject_row(item))
-        counts.rejects[str(item.reason)] += 1
+        tally[f"{REASON}{item.reason}"] += 1
+        rows.add((None, item.uri, None, None, item.warc_file, item.warc_offset, None, None, str(item.reason), item.detail))
         return
     size = len(item.text.encode())
-    documents.add(astuple(item), size)
-    counts.documents += 1
-    counts.text_bytes += size
+    tally["documents"] += 1
+    tally["text_bytes"] += size
+    rows.add((*astuple(item), None, None), size)
+
+
+def _write_rejects(outcomes: Done, out: Writer) -> None:
+    with shard_writer(out, "rejects.parquet", REJECT_SCHEMA) as sink:
+        rows = RowGroups(REJECT_SCHEMA, ROWS_PER_BATCH, sink)
+        for batch in read_pieces(outcomes.pieces(tuple(REJECT_COLUMNS.values())), REJECT_BATCH_BYTES, ROWS_PER_BATCH):
+            rejects = batch.filter(pc.is_valid(batch["reason"]))
+            rows.add(pa.RecordBatch.from_arrays([rejects[column] for column in REJECT_COLUMNS.values()], schema=REJECT_SCHEMA))
+        rows.flush()

@@ -1,10 +1,11 @@
 """Rows that arrive one by one, on their way into record batches."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
-from ops.shards import ROWS_PER_BATCH, BatchSink
+from ops.shards import ROWS_PER_BATCH
 
 MAX_BATCH_BYTES = 16 << 20  # keeps a batch small where single rows are large
 
@@ -12,7 +13,7 @@ MAX_BATCH_BYTES = 16 << 20  # keeps a batch small where single rows are large
 class RowBuffer:
     """Collects rows and hands them on as record batches. Where a batch ends depends on the rows alone."""
 
-    def __init__(self, schema: pa.Schema, sink: BatchSink) -> None:
+    def __init__(self, schema: pa.Schema, sink: Callable[[pa.RecordBatch], None]) -> None:
         self._schema, self._sink = schema, sink
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
