@@ -1,9 +1,9 @@
-"""`python -m tests.ops.dataflow.memory [--cap-mib 1024] [CASE ...]`: stages on inputs far beyond a worker's memory, under a cap.
+"""`python -m tests.ops.dataflow.memory [CASE ...]`: stages on inputs far beyond a worker's memory, under a cap, as a table.
 
-Each run is a process of its own in a memory cgroup of `cap` (needs root and cgroup v1; elsewhere RLIMIT_DATA), which counts all
-that it touches, its workers included: the kernel kills it beyond. Printed are its own peak resident size and the digest; equal
-inputs must give equal digests with other caps and numbers of workers. Inputs are made once, below `--folder`, and stay until it
-is removed.
+Each run is a process of its own in a memory cgroup of `--cap-mib` (needs root and cgroup v1; elsewhere RLIMIT_DATA), which counts
+all that it touches, its workers included: the kernel kills it beyond. Every case runs once for each `--crew`; all of these must
+give one digest. The exit code is 1 where a run failed or digests differ. Inputs are made once, below `--folder`, and stay until
+it is removed.
 """
 
 import argparse
@@ -15,246 +15,105 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from infra.artifacts.artifact import Artifact
-from infra.artifacts.writer import Writer
-from ops.normalize import hex_ids, text_digests
-from ops.row_groups import GROUP_BYTES
-from ops.shards import shard_name, shard_writer, write_table
+from infra.artifacts.manifest import digest_of
+from ops.config import NormalizeConfig, StoreConfig, TokenizeConfig
+from ops.dataflow.config import Execution
+from ops.dedup.config import ExactDedupConfig, MinhashConfig
+from ops.label.config import LanguageConfig, QualityConfig
 from ops.units import MiB
-from tests.builders import publish, run_program
+from tests.builders import run_program
+from tests.ops.dataflow import memory_inputs as inputs
+from tests.ops.dataflow.stages import SumGroups, sum_all
 
 CGROUP = Path("/sys/fs/cgroup/memory")
+SHAPES = ("plain-64", "plain-640", "long-500MB", "tiny-million", "spaces")
+CASES = (
+    *("sums:1", "sums:10", "exact:1", "exact:10"),
+    *(f"normalize:{shape}" for shape in (*SHAPES, "hot-million")),
+    *(f"tokens:{shape}" for shape in SHAPES),
+    *(f"store:{shape}" for shape in SHAPES),
+    *("language:plain-64", "language:plain-640", "language:tiny-million", "language:long-500MB"),
+)
+
+Prepare = Callable[[Path, str], object]
+Run = Callable[[Path, str, Path, Execution], str]
 
 
-_random = np.random.default_rng(0)
-STEMS = np.array([f"{stem}{end}" for stem in ("har", "bor", "tid", "wat", "sai", "net", "lig", "win") for end in "abcdefghijklmno"])
-LINES = [" ".join(STEMS[_random.zipf(1.3, 60) % len(STEMS)]) for _ in range(5_000)]
-LINE_BYTES = sum(map(len, LINES)) // len(LINES)
+def _sums(folder: Path, given: str, directory: Path, execution: Execution) -> str:
+    out, _ = sum_all(directory, inputs.keyed_rows(folder, int(given)), SumGroups(os.devnull), execution)
+    return digest_of(out.files)
 
 
-def text(random: np.random.Generator, size: int) -> str:
-    """About `size` bytes of lines that compress and repeat as text does."""
-    return "\n".join(LINES[line] for line in random.integers(0, len(LINES), max(1, size // LINE_BYTES)).tolist())
+def _exact(folder: Path, given: str, directory: Path, execution: Execution) -> str:
+    from ops.dedup.exact import exact_duplicates
+
+    sources = inputs.occurrences(folder, int(given), 0.5)
+    return run_program(exact_duplicates, ExactDedupConfig(execution=execution), directory, normalized=sources).digest
 
 
-def write_source(directory: Path, shards: list[Callable[[], list[str]]]) -> Artifact:
-    """A normalized source; every shard's texts are made when it is written."""
-    out = Writer(str(directory / "attempt"), scratch_url=str(directory / "scratch"))
-    for index, texts in enumerate(shards):
-        write_table(out, shard_name(index, len(shards)), _documents(texts()), GROUP_BYTES)
-    return publish(directory, out, {})
+def _normalize(folder: Path, given: str, directory: Path, execution: Execution) -> str:
+    from ops.normalize import normalize
+
+    config = NormalizeConfig(execution=execution)
+    return run_program(normalize, config, directory, extracted=inputs.extracted(folder, given)).digest
 
 
-def _documents(texts: list[str]) -> pa.Table:
-    column = pa.array(texts, pa.string())
-    ids = hex_ids(text_digests(column))
-    count = len(texts)
-    table = pa.table(
-        {
-            "id": ids,
-            "text": column,
-            "media_type": pa.array(["text/plain"] * count, pa.string()),
-            "is_held_out": pa.array(np.zeros(count, bool)),
-        }
-    )
-    return table.sort_by("id")
+def _tokens(folder: Path, given: str, directory: Path, execution: Execution) -> str:
+    from ops.tokens import tokenize
+
+    source, tokenizer = inputs.normalized(folder, given), inputs.tokenizer(folder)
+    return run_program(tokenize, TokenizeConfig(execution=execution), directory, normalized=source, tokenizer=tokenizer).digest
 
 
-def plain(seed: int, mib: int) -> list[Callable[[], list[str]]]:
-    """Documents of about 2.7 kB, `mib` of them in shards of 64 MiB."""
+def _store(folder: Path, given: str, directory: Path, execution: Execution) -> str:
+    from ops.store import build_store
 
-    def shard(index: int) -> list[str]:
-        random = np.random.default_rng((seed, index))
-        return [f"{seed} {index} {n} " + text(random, int(size)) for n, size in enumerate(random.lognormal(7.6, 0.8, 64 * MiB // 2_700))]
-
-    return [lambda index=index: shard(index) for index in range(max(1, mib // 64))]
+    return run_program(build_store, StoreConfig(execution=execution), directory, **inputs.store_inputs(folder, given)).digest
 
 
-def long(count: int) -> list[Callable[[], list[str]]]:
-    """Documents of 10 MB, 25 a shard."""
-    return [
-        lambda start=start: [f"{n} " + text(np.random.default_rng(n), 10_000_000) for n in range(start, start + 25)]
-        for start in range(0, count, 25)
-    ]
+def _language(folder: Path, given: str, directory: Path, execution: Execution) -> str:
+    from ops.label.language import label_language
+
+    return run_program(label_language, LanguageConfig(execution=execution), directory, normalized=inputs.normalized(folder, given)).digest
 
 
-def tiny(count: int) -> list[Callable[[], list[str]]]:
-    return [lambda: [f"{n} tide" for n in range(count)], list]
+def _minhash(folder: Path, given: str, directory: Path, execution: Execution) -> str:
+    from ops.dedup.minhash import minhash
+
+    return run_program(minhash, MinhashConfig(execution=execution), directory, normalized=inputs.normalized(folder, given)).digest
 
 
-def spaces() -> list[Callable[[], list[str]]]:
-    return [lambda: [" " * MiB, "\n" * MiB + "end", "word"]]
+def _quality(folder: Path, given: str, directory: Path, execution: Execution) -> str:
+    from ops.label.quality import score_quality
+
+    return run_program(score_quality, QualityConfig(execution=execution), directory, normalized=inputs.normalized(folder, given)).digest
 
 
-SOURCES: dict[str, Callable[[], list[Callable[[], list[str]]]]] = {
-    "plain-64": lambda: plain(0, 64),
-    "plain-640": lambda: plain(0, 640),
-    "long-500MB": lambda: long(50),
-    "tiny-million": lambda: tiny(1_000_000),
-    "spaces": spaces,
+STAGES: dict[str, tuple[Prepare, Run]] = {
+    "sums": (lambda folder, given: inputs.keyed_rows(folder, int(given)), _sums),
+    "exact": (lambda folder, given: inputs.occurrences(folder, int(given), 0.5), _exact),
+    "normalize": (inputs.extracted, _normalize),
+    "tokens": (lambda folder, given: (inputs.normalized(folder, given), inputs.tokenizer(folder)), _tokens),
+    "store": (inputs.store_inputs, _store),
+    "language": (inputs.normalized, _language),
+    "minhash": (inputs.normalized, _minhash),
+    "quality": (inputs.normalized, _quality),
 }
 
 
-def source(folder: Path, name: str) -> Artifact:
-    directory = folder / name
-    if not (directory / ".artifact.json").exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        write_source(directory, SOURCES[name]())
-    return Artifact.open_at(str(directory))
-
-
-def occurrences(folder: Path, millions: int, hot: float) -> dict[str, Artifact]:
-    """Two sources of documents without text: a share of the second's ids are the first's."""
-    found = {}
-    for name in ("a", "b"):
-        directory = folder / f"ids-{millions}-{hot}" / name
-        if not (directory / ".artifact.json").exists():
-            out = Writer(str(directory / "attempt"), scratch_url=str(directory / "scratch"))
-            for index in range(millions):
-                with shard_writer(out, shard_name(index, millions), pa.schema([("id", pa.string()), ("is_held_out", pa.bool_())])) as write:
-                    for batch in _ids(name, index, hot):
-                        write(batch)
-            publish(directory, out, {})
-        found[name] = Artifact.open_at(str(directory))
-    return found
-
-
-def _ids(name: str, index: int, hot: float) -> Iterator[pa.RecordBatch]:
-    own, shared = (np.random.default_rng((ord(letter), index)).bytes(16 * 500_000) for letter in (name, "s"))
-    digests = shared[: int(hot * 500_000) * 16] + own[int(hot * 500_000) * 16 :]
-    ids = pa.array(sorted(hex_ids(digests).to_pylist()))
-    for start in range(0, len(ids), 8_192):
-        part = ids.slice(start, 8_192)
-        yield pa.record_batch({"id": part, "is_held_out": pa.array(np.zeros(len(part), bool))})
-
-
-def keyed_rows(folder: Path, millions: int) -> tuple[Any, ...]:
-    """Rows of which half have one and the same key."""
-    from ops.dataflow.shard import whole_shards
-    from tests.ops.dataflow.stages import ROWS
-
-    directory = folder / f"keyed-{millions}"
-    names = [shard_name(index, millions) for index in range(millions)]
-    if not (directory / ".artifact.json").exists():
-        out = Writer(str(directory / "attempt"), scratch_url=str(directory / "scratch"))
-        for index, name in enumerate(names):
-            random = np.random.default_rng(index)
-            with shard_writer(out, name, ROWS) as write:
-                for start in range(0, 1_000_000, 8_192):
-                    rows = min(8_192, 1_000_000 - start)
-                    keys = random.integers(0, 1 << 63, rows).astype(np.uint64)
-                    keys[random.random(rows) < 0.5] = np.uint64(7)
-                    numbers = np.arange(start, start + rows) + index * 1_000_000
-                    texts = pa.array(["x" * 40] * rows)
-                    write(pa.record_batch([texts, pa.array(keys), pa.array(numbers), texts], schema=ROWS))
-        publish(directory, out, {})
-    return whole_shards(Artifact.open_at(str(directory)), names, ROWS.names)
-
-
-def run_case(case: str, folder: Path, directory: Path, workers: int, memory_mib: int) -> str:
-    """Run one stage; its digest."""
-    from ops.dataflow.config import Execution
-
+def run_here(case: str, folder: Path, execution: Execution) -> int:
+    """Run one case in this process, and print what it took as JSON."""
     stage, _, given = case.partition(":")
-    execution = Execution(workers=workers, memory_bytes=memory_mib * MiB)
-    if stage == "sums":
-        from infra.artifacts.manifest import digest_of
-        from tests.ops.dataflow.stages import SumGroups, sum_all
-
-        out, _ = sum_all(directory, keyed_rows(folder, int(given)), SumGroups(os.devnull), execution)
-        return digest_of(out.files)
-    if stage == "exact":
-        from ops.dedup.config import ExactDedupConfig
-        from ops.dedup.exact import exact_duplicates
-
-        sources = occurrences(folder, int(given), 0.5)
-        return run_program(exact_duplicates, ExactDedupConfig(execution=execution), directory, normalized=sources).digest
-    if stage == "language":
-        from ops.label.config import LanguageConfig
-        from ops.label.language import label_language
-
-        return run_program(label_language, LanguageConfig(execution=execution), directory, normalized=source(folder, given)).digest
-    if stage == "minhash":
-        from ops.dedup.config import MinhashConfig
-        from ops.dedup.minhash import minhash
-
-        return run_program(minhash, MinhashConfig(execution=execution), directory, normalized=source(folder, given)).digest
-    if stage == "quality":
-        from ops.label.config import QualityConfig
-        from ops.label.quality import score_quality
-
-        return run_program(score_quality, QualityConfig(execution=execution), directory, normalized=source(folder, given)).digest
-    if stage == "tokens":
-        from ops.config import TokenizeConfig
-        from ops.tokens import tokenize
-
-        config = TokenizeConfig(execution=execution)
-        return run_program(tokenize, config, directory, normalized=source(folder, given), tokenizer=tokenizer(folder)).digest
-    raise ValueError(f"no case {case}")
-
-
-def tokenizer(folder: Path) -> Artifact:
-    from ops.config import TokenizerConfig
-    from ops.tokenizer import train_tokenizer
-
-    directory = folder / "tokenizer"
-    if not (directory / ".artifact.json").exists():
-        config = TokenizerConfig(vocab_size=2_000, sample_bytes=4 * MiB, max_source_share=1.0)
-        run_program(train_tokenizer, config, directory, normalized={"plain": source(folder, "plain-64")})
-    return Artifact.open_at(str(directory))
-
-
-def under_cap(cap_mib: int) -> Callable[[], None]:
-    """For the child, between fork and exec: into a cgroup of its own, or else under a limit on its data."""
-    group = CGROUP / f"seaway-{os.getpid()}"
-    try:
-        group.mkdir(exist_ok=True)
-        (group / "memory.limit_in_bytes").write_text(str(cap_mib * MiB))
-    except OSError:
-        return lambda: resource.setrlimit(resource.RLIMIT_DATA, (cap_mib * MiB, cap_mib * MiB))
-    return lambda: (group / "cgroup.procs").write_text(str(os.getpid())) and None
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Stages under a memory cap.")
-    parser.add_argument("cases", nargs="*", default=["exact:1", "exact:10", "sums:1", "sums:10", "language:plain-64", "language:plain-640"])
-    parser.add_argument("--cap-mib", type=int, default=1024, help="of the whole process tree: workers x memory, and the driver")
-    parser.add_argument("--memory-mib", type=int, default=1024, help="what the stage is told a worker has")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "seaway-memory")
-    parser.add_argument("--here", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    if options.here:
-        with tempfile.TemporaryDirectory(dir=options.folder) as directory:
-            began_s = time.process_time()
-            digest = run_case(options.here, options.folder, Path(directory), options.workers, options.memory_mib)
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_s = time.process_time() - began_s + children.ru_utime + children.ru_stime
-        print(json.dumps({"digest": digest, "peak_mib": peak_kib() >> 10, "cpu_s": round(cpu_s, 1)}))
-        return 0
-    failed = 0
-    for case in options.cases:
-        prepare(case, options.folder)
-        arguments = [sys.executable, "-m", "tests.ops.dataflow.memory", "--here", case, "--folder", str(options.folder)]
-        arguments += ["--workers", str(options.workers), "--memory-mib", str(options.memory_mib)]
-        child = subprocess.run(arguments, stdout=subprocess.PIPE, preexec_fn=under_cap(options.cap_mib))
-        failed += child.returncode != 0
-        print(
-            f"{case} cap {options.cap_mib} MiB, {options.workers} x {options.memory_mib} MiB:",
-            child.stdout.decode().strip() or f"exit code {child.returncode}",
-        )
-        sys.stdout.flush()
-    with contextlib.suppress(OSError):  # a helper of multiprocessing may still be ending
-        (CGROUP / f"seaway-{os.getpid()}").rmdir()
-    return failed
+    with tempfile.TemporaryDirectory(dir=folder) as directory:
+        began_s = time.process_time()
+        digest = STAGES[stage][1](folder, given, Path(directory), execution)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = time.process_time() - began_s + children.ru_utime + children.ru_stime
+    print(json.dumps({"digest": digest, "peak_mib": peak_kib() >> 10, "cpu_s": round(cpu_s, 1)}))
+    return 0
 
 
 def peak_kib() -> int:
@@ -263,17 +122,61 @@ def peak_kib() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
-def prepare(case: str, folder: Path) -> None:
-    """Make a case's input in this process, which has no cap."""
-    stage, _, given = case.partition(":")
-    if stage == "sums":
-        keyed_rows(folder, int(given))
-    elif stage == "exact":
-        occurrences(folder, int(given), 0.5)
-    else:
-        source(folder, given)
-        if stage == "tokens":
-            tokenizer(folder)
+def under_cap(cap_mib: int) -> Callable[[], None]:
+    """For the child, between fork and exec: into a cgroup of its own, or else under a limit on its data."""
+    group = CGROUP / f"seaway-{os.getpid()}"
+
+    def enter() -> None:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+
+    try:
+        group.mkdir(exist_ok=True)
+        (group / "memory.limit_in_bytes").write_text(str(cap_mib * MiB))
+    except OSError:
+        return lambda: resource.setrlimit(resource.RLIMIT_DATA, (cap_mib * MiB, cap_mib * MiB))
+    return enter
+
+
+def crew_of(words: str) -> Execution:
+    """`2x512`: two workers of 512 MiB."""
+    workers, _, memory_mib = words.partition("x")
+    return Execution(workers=int(workers), memory_bytes=int(memory_mib) * MiB)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Stages under a memory cap.")
+    parser.add_argument("cases", nargs="*", default=CASES)
+    parser.add_argument("--cap-mib", type=int, default=1024, help="of the whole process tree")
+    parser.add_argument("--crew", action="append", help="workers x MiB that each is told it has; may be repeated (default 1x1024)")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "seaway-memory")
+    parser.add_argument("--here", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    crews = options.crew or ["1x1024"]
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.here:
+        return run_here(options.here, options.folder, crew_of(crews[0]))
+    print(f"cap {options.cap_mib} MiB\n| case | crew | peak | CPU | digest |\n|---|---|---|---|---|")
+    failed = 0
+    for case in options.cases:
+        stage, _, given = case.partition(":")
+        STAGES[stage][0](options.folder, given)  # in this process, which has no cap
+        digests = set()
+        for crew in crews:
+            arguments = [sys.executable, "-m", "tests.ops.dataflow.memory", "--here", case, "--folder", str(options.folder), "--crew", crew]
+            child = subprocess.run(arguments, stdout=subprocess.PIPE, preexec_fn=under_cap(options.cap_mib))
+            if child.returncode:
+                failed += 1
+                print(f"| {case} | {crew} | exit code {child.returncode} | | |", flush=True)
+                continue
+            found = json.loads(child.stdout)
+            digests.add(found["digest"])
+            print(f"| {case} | {crew} | {found['peak_mib']} MiB | {found['cpu_s']} s | {found['digest'][:12]} |", flush=True)
+        if len(digests) > 1:
+            failed += 1
+            print(f"| {case} | | | | digests differ |", flush=True)
+    with contextlib.suppress(OSError):  # a helper of multiprocessing may still be ending
+        (CGROUP / f"seaway-{os.getpid()}").rmdir()
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
