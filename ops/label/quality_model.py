@@ -56,7 +56,7 @@ class ScoreStats(Stats):
     mean_score: float
 
 
-@program(version="2")
+@program(version="3")
 def train_quality_model(config: QualityModelConfig, grades: Artifact, out: Writer) -> QualityModelStats:
     """Learn weights and calibration from grades.
 

@@ -26,7 +26,7 @@ class KindStats(Stats):
     """How scores of one kind of document agree with its grades; on documents that neither weights nor calibration saw.
 
     auc: chance that a usable document scores above an unusable one; 0.5 where there is only one sort.
-    least_constant_error: the mean absolute error of the one answer that errs least for all of them.
+    mean_squared_error: what the calibration makes small; of the mean grade as everybody's score it is `grade_variance`.
     calibration_error: what mean score and mean grade differ by in a bin, on the average of all documents.
     """
 
@@ -34,7 +34,8 @@ class KindStats(Stats):
     auc: float
     spearman: float
     mean_absolute_error: float
-    least_constant_error: float
+    mean_squared_error: float
+    grade_variance: float
     mean_score: float
     mean_grade: float  # as a score
     calibration_error: float
@@ -65,7 +66,8 @@ def judged(scores: Floats, target: Floats) -> KindStats:
         auc=round(_auc(scores, usable), 6),
         spearman=round(_correlation(rankdata(scores), rankdata(target)), 6),
         mean_absolute_error=round(float(np.abs(scores - target).mean()), 6),
-        least_constant_error=round(float(np.abs(np.median(target) - target).mean()), 6),
+        mean_squared_error=round(float(((scores - target) ** 2).mean()), 6),
+        grade_variance=round(float(target.var()), 6),
         mean_score=round(float(scores.mean()), 6),
         mean_grade=round(float(target.mean()), 6),
         calibration_error=round(sum(one.documents * abs(one.mean_score - one.mean_grade) for one in bins) / len(scores), 6),

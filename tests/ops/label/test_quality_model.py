@@ -152,6 +152,7 @@ def test_the_classifier_ranks_documents_that_it_never_saw(model: Artifact) -> No
     assert list(report) == ["all", "code", "prose"]
     assert report["all"]["auc"] > 0.95
     assert report["all"]["spearman"] > 0.9
+    assert report["all"]["mean_squared_error"] < 0.2 * report["all"]["grade_variance"]
     assert report["all"]["documents"] == report["code"]["documents"] + report["prose"]["documents"] == model.stats["reported"]
     assert report["all"]["calibration_error"] < 0.08  # on documents that the calibration never saw
     assert [one["mean_grade"] for one in report["all"]["bins"]] == pytest.approx(
