@@ -1,5 +1,6 @@
 """`seaway eval` on real workers: one is killed until its budget is spent, the next launch runs what is missing, and the board shows it."""
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -145,5 +146,11 @@ def test_the_board_shows_the_launch_from_its_rates_to_the_reason_of_one_item(lau
     shown = next(one for one in results if one.cohort == "second")
     assert shown.estimate is not None
     assert shown.estimate.complete_case == coverage.correct / 5
-    run = client.get(f"/run/{shown.run}").text
-    assert all(f"/ {bird['id']}" in run or str(bird["id"]) in run for bird in BIRDS)
+    run = client.get("/run", params={"run": shown.run})
+    assert run.status_code == 200
+    for bird in BIRDS:
+        assert f"birds / {bird['id']}" in run.text
+    page = ArchivedResults(storage.root, storage.catalog).page(shown, after=None, limit=1, verdict="passed")
+    item = client.get("/sample", params={"run": shown.run, "key": json.dumps(page.samples[0].key)})
+    assert item.status_code == 200
+    assert "loglik" in item.text
