@@ -63,5 +63,5 @@ class FuzzyDedupConfig(ProgramConfig):
     alarm_share: float = Field(0.5, gt=0, le=1)  # a source that loses more of its documents is named in the stats' alarms
     strict: bool = False  # an alarm fails the program
     samples: int = Field(20, ge=0)  # removed and spared pairs per source, written for people to read
-    shuffle_memory_bytes: int = execution_only(1024 * MiB, ge=64 * MiB)  # beyond it, DuckDB spills to disk
+    memory_bytes: int = execution_only(1024 * MiB, ge=256 * MiB)  # of the process: batches of texts are sized by it
     batch_rows: int = execution_only(2_048, ge=1)

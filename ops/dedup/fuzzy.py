@@ -6,20 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
 from infra.artifacts.artifact import Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
+from ops.dataflow.budget import Budget
 from ops.dedup.candidates import Links, propose_links
 from ops.dedup.components import Components, components_of
 from ops.dedup.config import FuzzyDedupConfig
-from ops.dedup.members import clusters, collect_members
+from ops.dedup.members import Members, collect_members
 from ops.dedup.numbering import Numbering, Shard
 from ops.dedup.report import Samples
-from ops.dedup.shuffle import shuffle_database
 from ops.dedup.verify import Verdict, judge
 from ops.shards import read_table, write_table
 
@@ -34,7 +33,7 @@ SCHEMA = pa.schema(
         ("jaccard", pa.float32()),
     ]
 )
-SORTED_SHARE = 0.25  # of the shuffle's memory: the texts of one part; sorting needs them about twice
+DECISIONS_PER_BATCH = 1_024  # and a heartbeat each
 _DECISIONS = pa.schema([("number", pa.int64()), ("survivor", pa.int64()), *(SCHEMA.field(n) for n in SCHEMA.names[3:])])
 
 
@@ -93,10 +92,10 @@ def fuzzy_duplicates(config: FuzzyDedupConfig, normalized: Artifacts, minhash: A
     numbering = Numbering.of(normalized)
     links = propose_links(minhash, numbering, config.max_bucket_documents, out)
     components = components_of(links.left, links.right)
-    with shuffle_database(out, config.shuffle_memory_bytes) as database:
-        bytes_ = collect_members(database, normalized, minhash, numbering, components, config.batch_rows, out)
-        parts = 1 + int(bytes_ / (SORTED_SHARE * config.shuffle_memory_bytes))
-        decided = decide(database, config, numbering, components, parts, out)
+    with out.scratch_folder() as folder:
+        batch_bytes = Budget.of(config.memory_bytes).batch_bytes
+        members = collect_members(folder, normalized, minhash, numbering, components, batch_bytes, config.batch_rows, out)
+        decided = decide(members, config, numbering, out)
     for shard in numbering.shards:
         ids = read_table(normalized[shard.source], shard.name, ["id"])["id"].combine_chunks()
         write_table(out, f"{shard.source}/{shard.name}", flags(shard, ids, decided.table, numbering))
@@ -136,50 +135,43 @@ class Decided:
     oversized: int = 0
 
 
-def decide(
-    database: duckdb.DuckDBPyConnection, config: FuzzyDedupConfig, numbering: Numbering, components: Components, parts: int, out: Writer
-) -> Decided:
+def decide(members: Members, config: FuzzyDedupConfig, numbering: Numbering, out: Writer) -> Decided:
     """Judge every cluster."""
     decided = Decided(Samples(config.samples))
     batches: list[pa.RecordBatch] = []
-    done = 0
-    for part in range(parts):
-        members = clusters(database, part, parts)
-        verdicts = itertools.chain.from_iterable(
-            judge((member for _, member in group), config) for _, group in itertools.groupby(members, key=itemgetter(0))
+    verdicts = itertools.chain.from_iterable(
+        judge((member for _, member in group), config) for _, group in itertools.groupby(members.clusters(), key=itemgetter(0))
+    )
+    rows = (_counted(decided, verdict, config, numbering) for verdict in verdicts)
+    for done, chunk in enumerate(itertools.batched(rows, DECISIONS_PER_BATCH)):
+        columns = zip(*chunk, strict=True)
+        batches.append(
+            pa.record_batch([pa.array(column, field.type) for column, field in zip(columns, _DECISIONS, strict=True)], _DECISIONS)
         )
-        for chunk in itertools.batched(verdicts, 1_024):
-            batches.append(_count(decided, chunk, config, numbering))
-            done += len(chunk)
-            out.progress(done, len(components.members), "candidates judged")
+        out.progress(done * DECISIONS_PER_BATCH + len(chunk), len(members.numbers), "candidates judged")
     decided.table = pa.Table.from_batches(batches, _DECISIONS).combine_chunks().sort_by("number")
     return decided
 
 
-def _count(decided: Decided, verdicts: tuple[Verdict, ...], config: FuzzyDedupConfig, numbering: Numbering) -> pa.RecordBatch:
-    """Count a chunk of verdicts and turn it into rows."""
-    numbers = np.array([verdict.member.number for verdict in verdicts])
-    nearest = np.array([verdict.nearest.number if verdict.nearest else 0 for verdict in verdicts])
-    sources, nearest_sources = numbering.sources_of(numbers).to_pylist(), numbering.sources_of(nearest).to_pylist()
-    for verdict, source, nearest_source in zip(verdicts, sources, nearest_sources, strict=True):
-        decided.samples.offer(verdict, source, nearest_source)
-        decided.comparisons += verdict.comparisons
-        decided.oversized += verdict.member.chars > config.max_text_chars
-        decided.spared_as_template[source] += verdict.is_template
-        if verdict.survivor:
-            decided.removed[source] += 1
-            decided.removed_chars[source] += verdict.member.chars
-            decided.removed_for_held_out[source] += verdict.survivor.is_held_out and not verdict.member.is_held_out
-    return pa.record_batch(
-        [
-            pa.array(numbers),
-            pa.array([verdict.survivor.number if verdict.survivor else None for verdict in verdicts], pa.int64()),
-            pa.array([verdict.survivor.id if verdict.survivor else None for verdict in verdicts], pa.string()),
-            pa.array([verdict.cluster_id for verdict in verdicts], pa.string()),
-            pa.array([verdict.containment for verdict in verdicts], pa.float32()),
-            pa.array([verdict.similarity.jaccard if verdict.similarity else None for verdict in verdicts], pa.float32()),
-        ],
-        schema=_DECISIONS,
+def _counted(decided: Decided, verdict: Verdict, config: FuzzyDedupConfig, numbering: Numbering) -> tuple[int | float | str | None, ...]:
+    """Count a verdict and turn it into a row of `_DECISIONS`, which holds no text."""
+    member, survivor, nearest = verdict.member, verdict.survivor, verdict.nearest
+    source = numbering.source_of(member.number)
+    decided.samples.offer(verdict, source, numbering.source_of(nearest.number) if nearest else source)
+    decided.comparisons += verdict.comparisons
+    decided.oversized += member.chars > config.max_text_chars
+    decided.spared_as_template[source] += verdict.is_template
+    if survivor:
+        decided.removed[source] += 1
+        decided.removed_chars[source] += member.chars
+        decided.removed_for_held_out[source] += survivor.is_held_out and not member.is_held_out
+    return (
+        member.number,
+        survivor.number if survivor else None,
+        survivor.id if survivor else None,
+        verdict.cluster_id,
+        verdict.containment,
+        verdict.similarity.jaccard if verdict.similarity else None,
     )
 
 

@@ -1,5 +1,6 @@
 """One number for every document of a run: source by source, shard by shard, row by row. Ties go to the smaller."""
 
+import bisect
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,6 +57,10 @@ class Numbering:
     def source_indices(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Index into `sources` of each document number."""
         return np.searchsorted(self._starts, numbers, side="right") - 1
+
+    def source_of(self, number: int) -> str:
+        """The source's name of one document number."""
+        return self.sources[bisect.bisect_right(self._starts, number) - 1]
 
     def sources_of(self, numbers: NDArray[np.int64]) -> pa.Array:
         """The source's name of each document number."""

@@ -101,9 +101,9 @@ def test_nothing_but_the_input_decides_the_bytes(tmp_path: Path) -> None:
     sources = corpus(tmp_path)
     signed = signatures(tmp_path, sources)
     runs = []
-    for n, (rows, memory) in enumerate([(1, 64 << 20), (3, 1 << 30), (4096, 64 << 20)]):
+    for n, (rows, memory) in enumerate([(1, 256 << 20), (3, 1 << 30), (4096, 256 << 20)]):
         order = dict(reversed(sources.items())) if n == 1 else sources
-        config = FuzzyDedupConfig(batch_rows=rows, shuffle_memory_bytes=memory)
+        config = FuzzyDedupConfig(batch_rows=rows, memory_bytes=memory)
         runs.append(run_program(fuzzy_duplicates, config, tmp_path / str(n), normalized=order, minhash=signed))
     assert len({run.digest for run in runs}) == 1
 
@@ -112,9 +112,9 @@ def test_many_parts_give_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.Mo
     sources = corpus(tmp_path)
     signed = signatures(tmp_path, sources)
     one = run_program(fuzzy_duplicates, FuzzyDedupConfig(), tmp_path / "one", normalized=sources, minhash=signed)
-    monkeypatch.setattr("ops.dedup.fuzzy.SORTED_SHARE", 1e-6)
+    monkeypatch.setattr("ops.dedup.candidates.ENTRIES_PER_PART", 20)
     many = run_program(fuzzy_duplicates, FuzzyDedupConfig(), tmp_path / "many", normalized=sources, minhash=signed)
-    assert one.digest == many.digest
+    assert (one.digest, one.stats) == (many.digest, many.stats)
 
 
 def test_a_source_that_loses_too_much_raises_an_alarm(tmp_path: Path) -> None:
