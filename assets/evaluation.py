@@ -4,6 +4,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets.catalogued import in_catalog
 from assets.lineage import CHOSEN, same
 from assets.partitions import CHECKPOINTS
 from assets.report import bars, numbers, table
@@ -20,6 +21,7 @@ from infra.artifacts.artifact import Artifact
     owner="team:evaluation",
     automated=False,
     pool="accelerator",
+    record=in_catalog,
     checks={"beats_counting": "The model needs fewer bits per byte than a unigram model, on the average over held-out slices."},
 )
 def evaluation(artifact: Artifact) -> Report:

@@ -1,5 +1,6 @@
 """ladder -> scaling_law -> prediction: small runs of the hero's recipe, the law they follow, and what it says of the hero."""
 
+from assets.catalogued import in_catalog
 from assets.lineage import each, same
 from assets.partitions import CELLS
 from assets.report import curves, numbers, table
@@ -65,6 +66,7 @@ def scaling_law(artifact: Artifact) -> Report:
     kinds={"json"},
     owner="team:model",
     automated=False,
+    record=in_catalog,
 )
 def prediction(artifact: Artifact) -> Report:
     """What the hero will measure, written down before it starts: metric, data, token mark, value, tolerance."""

@@ -129,11 +129,11 @@ def passages(config: TaskItemsConfig, document: TextDocument) -> Iterator[Passag
             return
         continuation = text[space + 1 : end]
         if end < len(text) and not text[end].isspace():
-            continuation = continuation.rsplit(maxsplit=1)[0]  # its last word may be cut
-        context, continuation = text[start:space], continuation.strip()
-        if len(continuation) * 2 >= config.choice_characters and context.strip():
-            yield Passage(document.name, start, context, continuation)
-        start = end
+            continuation = continuation.rsplit(maxsplit=1)[0]  # its last word is cut
+        context, behind = text[start:space], space + 1 + len(continuation)
+        if len(continuation.strip()) * 2 >= config.choice_characters and context.strip():
+            yield Passage(document.name, start, context, continuation.strip())
+        start = behind + len(text[behind:]) - len(text[behind:].lstrip())  # at a word
 
 
 def _single_space(text: str, first: int) -> int | None:
