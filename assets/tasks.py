@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import dagster as dg
+
 from assets.factory import Factory
 from assets.lineage import CHOSEN, same
 from assets.partitions import CHECKPOINTS
@@ -51,7 +53,10 @@ def keep_record(factory: Factory, job: Job, launch: str, end: Outcome | Exceptio
 
     profile = factory.profile
     with Catalog.open(profile.storage.catalog) as catalog:
-        tell(factory.store, catalog, asked, settle(profile.storage.root, profile.backend.kind, asked, came))
+        record = settle(profile.storage.root, profile.backend.kind, asked, came)
+        tell(factory.store, catalog, asked, record)
+    if record.status == "artifact_failed":  # other failures are told by whoever ran the job
+        raise dg.Failure(str(record.reason), allow_retries=False)
 
 
 @stage(
