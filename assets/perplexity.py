@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets.lineage import CHOSEN, each, same
-from assets.partitions import CHECKPOINTS
+from assets.partitions import CHECKPOINTS, PROFILE
 from assets.profile import Profile
 from assets.report import bars, numbers, table
 from assets.stage import Report, stage
@@ -33,6 +33,11 @@ def suite_of(profile: Profile, _: str | None) -> PerplexityConfig:
 )
 def perplexity(artifact: Artifact) -> Report:
     """What a checkpoint pays for each byte of held-out text, of generated probes and of long documents. No benchmark's item is in it."""
+    return scored_report(artifact)
+
+
+def scored_report(artifact: Artifact) -> Report:
+    """Bits per byte by slice, and what was left out of the suite."""
     leaks, summary = artifact.read_json("leaks.json"), artifact.read_json("summary.json")["slices"]
     return Report(
         metadata={
@@ -45,8 +50,8 @@ def perplexity(artifact: Artifact) -> Report:
 
 
 @stage(
-    program="model.eval.perplexity.compare:compare_models",
-    inputs={"perplexity": each("perplexity")},
+    program=f"model.eval.perplexity.compare:{'compare_models' if PROFILE.repeats is None else 'compare_with_repeats'}",
+    inputs={"perplexity": each("perplexity")} | ({} if PROFILE.repeats is None else {"repeats": each("repeat_perplexity")}),
     group="evaluation",
     kinds={"html"},
     owner="team:evaluation",

@@ -124,7 +124,7 @@ class Programs(_Section):
     release: ReleaseConfig
 
 
-ASSETS = frozenset({"raw", "ladder", "pruned_tokenizer", *Programs.model_fields})
+ASSETS = frozenset({"raw", "ladder", "repeat", "repeat_perplexity", "pruned_tokenizer", *Programs.model_fields})
 """Every asset: what `sources`, `ladder` and `vocabularies` configure, and one per section of `programs`."""
 
 
@@ -160,6 +160,25 @@ class Concurrency(_Section):
         return pools
 
 
+class Repeats(_Section):
+    """One cell of the ladder again: what its runs differ by is the noise of every number that is compared."""
+
+    cell: str
+    seeds: tuple[int, ...] = Field(min_length=2, description="of parameters and of the order of the data")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Partition keys of the repetitions."""
+        return tuple(f"{self.cell}.seed{seed}" for seed in self.seeds)
+
+    @field_validator("seeds", mode="after")
+    @classmethod
+    def _seeds_differ(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"seeds = {list(seeds)} names one twice; a run does not differ from itself")
+        return seeds
+
+
 class Profile(_Section):
     """A lineage's whole configuration.
 
@@ -174,6 +193,7 @@ class Profile(_Section):
     sources: dict[str, SourceSpec] = Field(min_length=1)
     programs: Programs
     ladder: dict[str, dict[str, Any]] = Field(min_length=1)
+    repeats: Repeats | None = None
     vocabularies: dict[str, PruneTokenizerConfig] = Field(
         {f"v{size}": PruneTokenizerConfig(vocab_size=size) for size in (16_384, 32_768, 65_536)}, min_length=1
     )
@@ -219,6 +239,13 @@ class Profile(_Section):
         for cell in self.ladder:
             _require_valid(f"ladder.{cell}", lambda cell=cell: self.cell_config(cell))  # type: ignore[misc]
         _require_valid("programs.prediction", self.prediction_config)
+        if self.repeats is not None:
+            if self.repeats.cell not in self.ladder:
+                raise ValueError(
+                    f"repeats.cell: the ladder has no cell {self.repeats.cell!r}; choose one of {', '.join(sorted(self.ladder))}"
+                )
+            for key in self.repeats.keys:
+                _require_valid(f"repeats.{key}", lambda key=key: self.repeat_config(key))  # type: ignore[misc]
         return self
 
     def program_config(self, asset: str) -> ProgramConfig:
@@ -241,6 +268,13 @@ class Profile(_Section):
     def cell_config(self, cell: str) -> TrainConfig:
         """The hero's config with the cell's overrides merged in, field by field."""
         return TrainConfig.model_validate(merged(self.programs.hero.model_dump(), self.ladder[cell]))
+
+    def repeat_config(self, key: str) -> TrainConfig:
+        """The repeated cell's config under the seed that a partition key names."""
+        assert self.repeats is not None
+        seed = self.repeats.seeds[self.repeats.keys.index(key)]
+        overrides = merged(self.ladder[self.repeats.cell], {"seed": seed, "loader": {"seed": seed}})
+        return TrainConfig.model_validate(merged(self.programs.hero.model_dump(), overrides))
 
     def resources_of(self, asset: str, pool: Pool) -> Resources:
         """What an asset's jobs run on: its pool's resources, and over them its own. What a training job compiles is kept."""

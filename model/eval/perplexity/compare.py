@@ -10,7 +10,7 @@ from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from model.eval.perplexity.gap import DocumentGap, SliceGap, document_gaps, roll_up, slice_gaps, worst
 from model.eval.perplexity.heat import heat_of
-from model.eval.perplexity.noise import signal_to_noise
+from model.eval.perplexity.noise import Losses, signal_to_noise
 from model.eval.perplexity.page import Comparison, Document, render
 from model.eval.perplexity.scored import ScoredDocument, read_documents
 from ops.evaluation.perplexity.config import PerplexityGapConfig
@@ -53,12 +53,34 @@ def compare_models(config: PerplexityGapConfig, perplexity: Artifacts, out: Writ
     Raises:
         ValueError: the baseline or a repetition isn't among the models, or two were scored on different text.
     """
+    return _compare(config, perplexity, {}, out)
+
+
+@program(version="1")
+def compare_with_repeats(config: PerplexityGapConfig, perplexity: Artifacts, repeats: Artifacts, out: Writer) -> GapStats:
+    """Compare every model with the baseline, beside the noise that repetitions of one smaller run show.
+
+    Args:
+        perplexity: scores by model, all of one suite.
+        repeats: scores of runs that differ in their seeds alone, of the same suite. Their spread is a slice's noise, and the first
+            of them is one more model for its signal; none of them is compared.
+        out: as of `compare_models`.
+
+    Raises:
+        ValueError: as `compare_models`; or a repetition has the name of a model.
+    """
+    return _compare(config, perplexity, repeats, out)
+
+
+def _compare(config: PerplexityGapConfig, perplexity: Artifacts, repeats: Artifacts, out: Writer) -> GapStats:
+    if both := sorted(set(perplexity) & set(repeats)):
+        raise ValueError(f"{both[0]!r} is a model and a repetition; give the one another name")
     baseline = config.baseline or next(iter(perplexity))
     named = {baseline, *config.repeats, *(run for runs in config.repeats.values() for run in runs)}
     if unknown := sorted(named - set(perplexity)):
         raise ValueError(f"there is no model {unknown[0]!r}; baseline and repeats choose among {', '.join(perplexity)}")
     scores = {name: list(read_documents(artifact)) for name, artifact in perplexity.items()}
-    noise = _noise(config, scores)
+    noise = _noise(config, scores, {name: _losses(list(read_documents(artifact))) for name, artifact in repeats.items()})
     comparisons, slice_rows, document_rows = list[Comparison](), list[dict[str, object]](), list[dict[str, object]]()
     for number, model in enumerate(name for name in scores if name != baseline):
         gaps = document_gaps(scores[model], scores[baseline])
@@ -78,15 +100,20 @@ def compare_models(config: PerplexityGapConfig, perplexity: Artifacts, out: Writ
     )
 
 
-def _noise(config: PerplexityGapConfig, scores: Mapping[str, Sequence[ScoredDocument]]) -> dict[str, float | None]:
+def _noise(
+    config: PerplexityGapConfig, scores: Mapping[str, Sequence[ScoredDocument]], repeats: Mapping[str, Losses]
+) -> dict[str, float | None]:
     losses = {name: _losses(documents) for name, documents in scores.items()}
     repeated = {run for runs in config.repeats.values() for run in runs}
     models = [found for name, found in losses.items() if name not in repeated]
     groups = [[losses[name], *(losses[run] for run in runs)] for name, runs in config.repeats.items()]
+    if repeats:
+        models.append(next(iter(repeats.values())))
+        groups.append(list(repeats.values()))
     return signal_to_noise(models, groups)
 
 
-def _losses(documents: Sequence[ScoredDocument]) -> dict[str, float]:
+def _losses(documents: Sequence[ScoredDocument]) -> Losses:
     nats, sizes = dict[str, float](), dict[str, int]()
     for one in documents:
         nats[one.key] = nats.get(one.key, 0.0) + one.nats

@@ -3,16 +3,18 @@
 import html
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
 from infra.archive.records import escape
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
-from model.eval.perplexity.compare import compare_models
+from model.eval.perplexity.compare import compare_models, compare_with_repeats
 from model.eval.perplexity.gap import MismatchedDocumentsError, document_gaps, roll_up, slice_gaps, worst
 from model.eval.perplexity.heat import LEVELS, heat_of, shade_of
 from model.eval.perplexity.noise import signal_to_noise
@@ -143,6 +145,26 @@ def test_the_report_holds_all_it_needs_and_no_text_becomes_markup(scores: list[l
     assert again.digest == found.digest
     with pytest.raises(ValueError, match="there is no model 'none'"):
         run_program(compare_models, PerplexityGapConfig(baseline="none"), tmp_path / "none", perplexity=named)
+
+
+def test_repetitions_of_a_smaller_run_give_every_slice_its_signal_to_noise(scores: list[list[ScoredDocument]], tmp_path: Path) -> None:
+    def shifted(by: float) -> Artifact:
+        documents = [replace(one, token_nats=one.token_nats + by) for one in scores[0]]
+        return artifact_of(tmp_path / f"shifted-{by}", {DOCUMENTS_FILE: to_table(documents)})
+
+    models = {"base": shifted(0.0), "ours": shifted(0.2)}
+    repeats = {f"w16.seed{number}": shifted(by) for number, by in enumerate((1.0, 1.1, 1.2))}
+    config = PerplexityGapConfig(baseline="base", interval_resamples=20)
+    found = run_program(compare_with_repeats, config, tmp_path / "gap", perplexity=models, repeats=repeats)
+    with found.open("slices.parquet") as stream:
+        rows = pq.read_table(stream).to_pylist()
+    assert {row["model"] for row in rows} == {"ours"}, "a repetition is compared with nothing"
+    # A shift by the token moves a slice's loss in proportion, so its shares cancel: deviation of (0, .2, 1) over that of (1, 1.1, 1.2).
+    assert [row["signal_to_noise"] for row in rows] == pytest.approx([np.std([0.0, 0.2, 1.0], ddof=1) / 0.1] * len(rows), rel=1e-6)
+    with found.open("report.html") as stream:
+        assert "not measured" not in stream.read().decode()
+    with pytest.raises(ValueError, match="'ours' is a model and a repetition"):
+        run_program(compare_with_repeats, config, tmp_path / "twice", perplexity=models, repeats={"ours": models["ours"]})
 
 
 def test_the_other_vocabulary_is_another(models: list[LanguageModel]) -> None:
