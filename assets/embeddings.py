@@ -6,6 +6,7 @@ from assets.report import bars, first_shard, numbers, samples, table
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
 
+VIEW = ("clusters", "asked", "smallest_share", "least_share", "largest_share")
 ROUNDING = 1e-6  # shares have six decimals
 
 
@@ -48,11 +49,11 @@ def embeddings(artifact: Artifact) -> Report:
 def clusters(artifact: Artifact) -> Report:
     """Fine clusters of a sample by spherical k-means, and coarser views of them: each fine cluster lies in one coarse one."""
     stats = artifact.stats
-    views = stats["views"]
+    views = dict(sorted(stats["views"].items(), key=lambda item: -item[1]["clusters"]))
     return Report(
         metadata={
             **numbers(stats),
-            "views": table({"view": name, **view} for name, view in views.items()),
+            "views": table({"view": name, **{key: view[key] for key in VIEW}} for name, view in views.items()),
             "rows_by_source": bars(stats["rows_by_source"], "What the clusters were made of", "documents"),
         },
         checks={"no_cluster_is_too_small": all(view["smallest_share"] >= view["least_share"] - ROUNDING for view in views.values())},

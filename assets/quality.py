@@ -3,16 +3,14 @@
 Nothing of it runs unless it is asked for, or the profile has the store read these scores (`quality_scores`).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 from assets.lineage import each, same
 from assets.partitions import PROFILE, SOURCES
-from assets.report import bars, counts, curves, first_shard, numbers, samples, table
+from assets.report import bars, curves, first_shard, numbers, samples, table
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
 
 ON_DEMAND = PROFILE.quality_scores != "learned_quality"
+JUDGEMENT = ("documents", "auc", "spearman", "calibration_error", "mean_score", "mean_grade", "mean_squared_error", "grade_variance")
 TOLERATED_CALIBRATION_ERROR = 0.1  # of a scale from 0 to 1, on which grades lie 0.25 apart
 
 
@@ -30,7 +28,7 @@ TOLERATED_CALIBRATION_ERROR = 0.1  # of a scale from 0 to 1, on which grades lie
 def quality_grades(artifact: Artifact) -> Report:
     """What an oracle thinks of a sample of every source: grades from 1 to 5. The profile says who the oracle is.
 
-    Read some excerpts beside their grades before you trust what is learnt from them.
+    Read the samples of each grade before you trust what is learnt from them.
     """
     stats = artifact.stats
     sampled = stats["sampled_by_source"]
@@ -41,7 +39,7 @@ def quality_grades(artifact: Artifact) -> Report:
                 {"source": key, "sampled": many, "graded": stats["sources"].get(key, 0)} for key, many in sampled.items()
             ),
             "grades": bars(stats["grades"], "Documents per grade", "documents"),
-            "grades_sample": samples(artifact, "grades.parquet", ["source", "kind", "grade", "excerpt"]),
+            "samples": table(artifact.read_json("samples.json")),
         },
         checks={"every_source_is_graded": all(stats["sources"].get(key) for key, many in sampled.items() if many)},
         warnings={"most_are_graded": stats["graded"] >= 0.9 * stats["sampled"]},
@@ -71,7 +69,7 @@ def quality_model(artifact: Artifact) -> Report:
     return Report(
         metadata={
             **numbers(artifact.stats),
-            "by_kind": table(_plain(report)),
+            "by_kind": table({"kind": kind, **{name: one[name] for name in JUDGEMENT}} for kind, one in report.items()),
             "calibration": curves(
                 {"as it should be": ((0.0, 1.0), (0.0, 1.0))}
                 | {
@@ -95,10 +93,6 @@ def quality_model(artifact: Artifact) -> Report:
     )
 
 
-def _plain(report: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    return ({"kind": kind, **{name: value for name, value in one.items() if name != "bins"}} for kind, one in report.items())
-
-
 @stage(
     program="ops.label.quality_model:score_by_model",
     inputs={"normalized": same("normalized"), "quality_model": same("quality_model")},
@@ -118,7 +112,6 @@ def learned_quality(artifact: Artifact) -> Report:
     return Report(
         metadata={
             **numbers(stats),
-            "documents_per_bucket": counts(stats["buckets"], "bucket", "documents"),
             "buckets": bars(stats["buckets"], "Documents per quality bucket", "documents"),
             "labels_sample": samples(artifact, first_shard(artifact), ["id", "score", "quality_bucket"]),
         },

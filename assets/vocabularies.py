@@ -8,7 +8,7 @@ from assets.report import bars, curves, numbers, table
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
 
-SERIES = ("train_bytes", "train_flops", "bits_per_byte")
+COST = ("vocab_size", "bytes_per_token", "flops_per_byte", "flop_equivalent_bits_per_byte", "relative")
 
 
 @stage(
@@ -52,9 +52,7 @@ def tokenizer_comparison(artifact: Artifact) -> Report:
         metadata={
             **numbers(artifact.stats),
             "reference": artifact.stats["reference"],
-            "vocabularies": table(
-                {"vocabulary": name, **{key: value for key, value in one.items() if key not in SERIES}} for name, one in found.items()
-            ),
+            "vocabularies": table({"vocabulary": name, **{key: one[key] for key in COST}} for name, one in found.items()),
             "compute": curves(
                 {name: (one["train_flops"], one["bits_per_byte"]) for name, one in found.items()},
                 "Held-out text, by what a transformer would have spent",

@@ -11,11 +11,13 @@ from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.decontaminate.sample import COLUMNS, is_sampled, largest_sampled_id
 from ops.label.config import GradeConfig
-from ops.label.quality_oracle import ChatOracle, GradeBook, Oracle, RulesOracle, excerpt_of
+from ops.label.quality_oracle import GRADES, ChatOracle, GradeBook, Oracle, RulesOracle, excerpt_of
 from ops.shards import read_batches, shard_names, write_table
 
 GRADED = pa.schema([("id", pa.string()), ("source", pa.string()), ("kind", pa.string()), ("grade", pa.int8()), ("excerpt", pa.string())])
 GRADES_FILE = "grades.parquet"
+SAMPLES = 3  # of each grade, written for people to read
+EXCERPT_CHARS = 400
 
 
 class GradeStats(Stats):
@@ -28,13 +30,13 @@ class GradeStats(Stats):
     grades: dict[str, int]
 
 
-@program(version="2")
+@program(version="3")
 def grade_documents(config: GradeConfig, normalized: Artifacts, out: Writer) -> GradeStats:
     """Have an oracle grade a sample of the train documents of every source.
 
     Args:
         out: `grades.parquet`: `id`, `source`, `kind: prose | code`, `grade: int8` and the excerpt that was graded, by source and
-            id; documents without a usable answer are left out.
+            id; documents without a usable answer are left out. `samples.json`: some of each grade, the best first.
 
     Raises:
         OracleError: the oracle can't be asked. Its answers so far are kept in `config.book`.
@@ -54,6 +56,7 @@ def grade_documents(config: GradeConfig, normalized: Artifacts, out: Writer) -> 
                     rows[name].append(value)
     table = pa.table(rows, schema=GRADED)
     write_table(out, GRADES_FILE, table)
+    out.write_json("samples.json", [sample for grade in reversed(GRADES) for sample in _samples(table, grade)])
     return GradeStats(
         sampled=sum(sampled.values()),
         graded=table.num_rows,
@@ -72,6 +75,14 @@ def _sampled(source: Artifact, config: GradeConfig) -> Iterator[tuple[str, str, 
             some = batch.filter(is_sampled(batch, last))
             for document, text, media_type in zip(*(some[key].to_pylist() for key in ("id", "text", "media_type")), strict=True):
                 yield document, "code" if media_type in config.code_media_types else "prose", text
+
+
+def _samples(table: pa.Table, grade: int) -> list[dict[str, object]]:
+    """A few documents of a grade, evenly over the table, so that no source takes all places."""
+    graded = table.filter(pc.equal(table["grade"], grade))
+    places = sorted({place * graded.num_rows // SAMPLES for place in range(SAMPLES)}) if graded.num_rows else []
+    rows: list[dict[str, object]] = graded.take(pa.array(places, pa.int64())).select(["grade", "source", "kind", "excerpt"]).to_pylist()
+    return [{**row, "excerpt": str(row["excerpt"])[:EXCERPT_CHARS]} for row in rows]
 
 
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:

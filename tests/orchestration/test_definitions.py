@@ -1,8 +1,10 @@
 """The lineage as Dagster sees it: loads fast and light, whole, and in the shape that the design names."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -33,10 +35,39 @@ print(json.dumps({"heavy": heavy, "seconds": time.process_time() - imported}))
 
 
 def test_loading_the_definitions_is_light():
-    """At most 1.5 s of CPU beyond importing dagster itself, and no heavy import; the best of three, since machines are shared."""
-    probes = [json.loads(subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True).stdout) for _ in range(3)]
-    assert probes[0]["heavy"] == []
-    assert min(probe["seconds"] for probe in probes) < 1.5
+    """At most 1.5 s of CPU beyond importing dagster itself, and no heavy import; of three tries, since machines are shared."""
+    for attempt in range(3):
+        probe = json.loads(subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True).stdout)
+        assert probe["heavy"] == []
+        if probe["seconds"] < 1.5:
+            break
+        assert attempt < 2, probe
+
+
+CHOSEN = """
+import json
+from assets.lineage import STAGES
+from orchestration.definitions import defs
+from orchestration.jobs import DATA
+graph = defs.resolve_asset_graph()
+print(json.dumps({
+    "reads": sorted(key for key, stage in STAGES.items() if "learned_quality" in stage.upstream),
+    "data": sorted(key.to_user_string() for key in DATA.resolve(graph)),
+    "automated": sorted(node.key.to_user_string() for node in graph.asset_nodes if node.automation_condition),
+}))
+"""
+
+
+def test_learnt_scores_that_a_profile_chooses_are_built_with_the_data_and_read_by_the_store(tmp_path: Path):
+    profile = tmp_path / "chosen.yaml"
+    profile.write_text("extends: demo\nquality_scores: learned_quality\n")
+    environment = {**os.environ, "SEAWAY_PROFILE": str(profile)}
+    found = json.loads(subprocess.run([sys.executable, "-c", CHOSEN], check=True, capture_output=True, env=environment).stdout)
+    learnt = {"quality_grades", "quality_model", "learned_quality"}
+    assert found["reads"] == ["attrition", "store"]
+    assert learnt < set(found["data"])
+    assert learnt < set(found["automated"])
+    assert not (ON_DEMAND - learnt) & {*found["data"], *found["automated"]}
 
 
 def test_dagster_sees_every_stage_and_nothing_else():

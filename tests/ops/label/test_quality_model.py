@@ -121,6 +121,7 @@ def test_a_model_behind_an_endpoint_grades(tmp_path: Path, endpoint: str) -> Non
     assert grades.stats["sampled_by_source"] == {"web": 12}
     assert all(row["grade"] == int(row["excerpt"].split()[0]) for row in rows)
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    assert [row["grade"] for row in grades.read_json("samples.json")] == sorted((row["grade"] for row in rows), reverse=True)
     assert "5 held out" not in {row["excerpt"] for row in rows}
     with pytest.raises(OracleError, match=r"500 .*grades so far are kept"):
         ChatOracle(endpoint, "broken").grade(["x"])
