@@ -2,8 +2,8 @@
 
 A page whose text lies for the most part in paragraphs of one element (Readability's scoring: a paragraph counts for its
 parent, and half for its grandparent) is an article. What the rules of the extractor left before the first and behind the
-last of these paragraphs - headlines, bylines, teasers, captions - is cut off, and so are a site's own short phrases between
-them. Every other page is left as it is, and so is every page with code or formulas, which stand outside of paragraphs.
+last of these paragraphs - headlines, bylines, teasers, captions - is cut off. Of every page with paragraphs, a site's own
+short phrases are left out. Pages with code or formulas, which stand outside of paragraphs, are left as they are.
 """
 
 import re
@@ -33,19 +33,23 @@ NOTICE = re.compile(
 
 
 def article_of(tree: HTMLTree, main: str) -> str:
-    """The article in a page's main content; all of the main content where there is none."""
+    """The article in a page's main content; all of the main content, but for a site's own phrases, where there is none."""
     paragraphs = article_paragraphs(tree)
-    if len(paragraphs) < FEWEST_PARAGRAPHS or sum(map(len, paragraphs)) < LEAST_ARTICLE_SHARE * len(main):
+    if len(paragraphs) < FEWEST_PARAGRAPHS:
         return main
     lines = main.split("\n")
-    keys = [_key(line) for line in lines]
-    first, last = _key(paragraphs[0]), _key(paragraphs[-1])
-    if not first or first not in keys or last not in keys:
-        return main
-    begin, end = keys.index(first), len(keys) - keys[::-1].index(last)
-    if begin >= end:
-        return main
-    return "\n".join(line for line in lines[begin:end] if not is_boilerplate(line)).strip()
+    if sum(map(len, paragraphs)) >= LEAST_ARTICLE_SHARE * len(main):
+        lines = _between(lines, paragraphs[0], paragraphs[-1])
+    return "\n".join(line for line in lines if not is_boilerplate(line)).strip()
+
+
+def _between(lines: list[str], first: str, last: str) -> list[str]:
+    """The lines from one paragraph to another; all of them where one of the two is not among them."""
+    keys, begins, ends = [_key(line) for line in lines], _key(first), _key(last)
+    if not begins or begins not in keys or ends not in keys:
+        return lines
+    begin, end = keys.index(begins), len(keys) - keys[::-1].index(ends)
+    return lines[begin:end] or lines
 
 
 def article_paragraphs(tree: HTMLTree) -> list[str]:

@@ -1,4 +1,4 @@
-"""Articles are cut out of the main content; other pages stay whole."""
+"""Articles are cut out of the main content; of other pages with paragraphs only a site's own phrases go."""
 
 import pytest
 from resiliparse.parse.html import HTMLTree
@@ -29,6 +29,12 @@ def test_a_page_that_is_no_article_is_left_as_it_is() -> None:
     reference = "class Path\n\n  • joinpath(*other)\n  • exists()\n\n" * 20
     assert article_of(page(f"<div><p>{SENTENCES[0]}</p></div><dl><dt>x</dt></dl>"), reference) == reference
     assert article_of(page("no paragraphs"), "no paragraphs") == "no paragraphs"
+
+
+def test_a_page_whose_paragraphs_are_not_most_of_it_loses_the_sites_own_phrases_alone() -> None:
+    items = "\n".join(f"Item {n} of a list that no paragraph holds, with words enough to outweigh the paragraphs" for n in range(30))
+    tree = page(f"<div>{BODY}</div><div>{items}</div>")
+    assert article_of(tree, f"Headline\n{LINES}\nADVERTISEMENT\n{items}") == f"Headline\n{LINES}\n{items}"
 
 
 def test_a_page_with_code_keeps_what_stands_behind_its_paragraphs() -> None:
