@@ -53,7 +53,7 @@ def measure(shape: Shape, sides: tuple[Side, ...], rounds: int, tell: Callable[[
     Args:
         tell: hears what is being done; a bench of minutes must not be silent.
     """
-    batch = to_device(_batch(shape))
+    batch = to_device(batch_of(shape))
     ready: dict[tuple[Any, str], Compiled] = {}
     failed, losses = dict[Side, str](), dict[Side, float]()
     for side in sides:
@@ -143,7 +143,7 @@ def _run(shape: Shape, side: Side) -> Run:
     return resolve(TrainConfig(model=side.model, schedule=ScheduleConfig(schedule_steps=SCHEDULE_STEPS), loader=loader))
 
 
-def _batch(shape: Shape) -> Batch[Any]:
+def batch_of(shape: Shape) -> Batch[Any]:
     """Random tokens, one document a row."""
     size = (shape.batch_sequences, shape.sequence_tokens + 1)
     ids = np.random.default_rng(0).integers(0, shape.model.vocab_size, size, dtype=np.int32)

@@ -86,8 +86,9 @@ def cpu_sides(model: ModelConfig) -> tuple[Side, ...]:
     vary = _varied(model)
     tokens = model.kernels.loss_chunk_tokens
     return (
-        Side("blocked 64 rows", "moe", model, is_default=True),
-        Side("blocked 128 rows", "moe", vary(moe_block_rows=128)),
+        Side("looped 128 rows", "moe", model, is_default=True),
+        Side("looped 256 rows", "moe", vary(moe_block_rows=256)),
+        Side("blocked 128 rows", "moe", vary(moe_backend="blocked")),
         Side("ragged_dot", "moe", vary(moe_backend="ragged")),
         Side("dense", "moe", vary(moe_backend="dense")),
         Side("cells, capacity 1.25", "moe", model.model_copy(update={"capacity_factor": 1.25}), is_lossy=True),
