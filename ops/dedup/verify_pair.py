@@ -1,6 +1,6 @@
 """Two texts of a cluster: what they share, and whether one could go for the other's sake."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -15,6 +15,7 @@ from ops.hashing.continuations import longest_own_run
 from ops.hashing.kernels import folded_windows, shared_count
 
 WORD_NGRAM, CHAR_NGRAM = 3, 5
+REMEMBERED_BYTES = 1 << 18  # of a text; its hashes take about 25 times as much
 PROSE_SHARE = 0.9  # letters and spaces of all characters: novels 0.95 to 0.98, source code 0.70 to 0.90, 0.85 in the middle
 WORTH_A_LOOK = 0.4  # Jaccard of word 3-grams; pairs below it are spared the look at their characters
 
@@ -30,13 +31,13 @@ class Member:
     text: bytes
     buckets: frozenset[int]
 
-    @cached_property
+    @property
     def words(self) -> "Grams":
-        return Grams.of(self.text, by_word=True, width=WORD_NGRAM)
+        return self._remembered("words", lambda: Grams.of(self.text, by_word=True, width=WORD_NGRAM))
 
-    @cached_property
+    @property
     def characters(self) -> "Grams":
-        return Grams.of(self.text, by_word=False, width=CHAR_NGRAM)
+        return self._remembered("characters", lambda: Grams.of(self.text, by_word=False, width=CHAR_NGRAM))
 
     @cached_property
     def is_prose(self) -> bool:
@@ -44,13 +45,22 @@ class Member:
         text = self.text.decode("utf-8", "replace")
         return sum(c.isalpha() or c.isspace() for c in text) >= PROSE_SHARE * len(text)
 
-    @cached_property
+    @property
     def word_continuations(self) -> Continuations:
-        return Continuations.of(self.text, by_word=True)
+        return self._remembered("word continuations", lambda: Continuations.of(self.text, by_word=True))
 
-    @cached_property
+    @property
     def char_continuations(self) -> Continuations:
-        return Continuations.of(self.text, by_word=False)
+        return self._remembered("char continuations", lambda: Continuations.of(self.text, by_word=False))
+
+    def _remembered[T](self, name: str, make: Callable[[], T]) -> T:
+        """Made once, but of a long text each time: neighbours and kept texts stay at hand, forty members in all."""
+        if len(self.text) > REMEMBERED_BYTES:
+            return make()
+        known: dict[str, T] = self.__dict__  # what a cached property does, too
+        if name not in known:
+            known[name] = make()
+        return known[name]
 
 
 @dataclass(frozen=True)
