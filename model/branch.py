@@ -12,12 +12,12 @@ from model.finish import TrainStats, read_state, write_finished
 from model.growth import batch_growth
 from model.loop import run_to_end
 from model.optimizer import after_growth
-from model.run import FinishedRun, Origin, Run, data_of, read_run
+from model.run import FinishedRun, Origin, Run, data_of, read_run, require_tokenizer
 from model.schedule import branch_schedule
 from ops.cache import read_ledger
 
 
-@program(version="8")
+@program(version="9")
 def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Artifact, out: Writer) -> TrainStats:
     """Continue `parent` from its final state, or from one it kept, under other settings.
 
@@ -33,11 +33,7 @@ def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Art
             `parent_step`; its tokenizer is not the store's; or the tokens of a step don't divide by the new sequence length.
     """
     finished, tokenizer = read_run(parent, config.parent_step), read_ledger(store).tokenizer_digest
-    if finished.state.tokenizer not in (None, tokenizer):
-        raise ValueError(
-            f"store: {store.url} was cut by tokenizer {tokenizer[:12]}, the parent learnt from {str(finished.state.tokenizer)[:12]}, for "
-            "which the same numbers are other words; branch on a store of the parent's tokenizer"
-        )
+    require_tokenizer(finished, store=tokenizer)
     run, data = branched(config, finished, parent.digest), data_of(store, mixture)
     kept_step = config.parent_step if config.parent_step in finished.run.keep_steps else None
     begin = functools.partial(read_state, parent, finished.run, kept_step=kept_step)

@@ -13,7 +13,7 @@ from model.export import CONFIG, WEIGHTS, release_arrays, release_config
 from model.finish import read_model
 from model.lineage import lineage_of
 from model.parameters import count
-from model.run import FinishedRun, read_run
+from model.run import FinishedRun, read_run, require_tokenizer
 from model.state import to_arrays
 from ops.tokenizer import END_OF_TEXT_ID, PAD, SPECIALS
 
@@ -49,9 +49,11 @@ def release(
         out: gets `model.safetensors` (with the router bias), `config.json`, `tokenizer.json`, `lineage.json` and `README.md`.
 
     Raises:
-        ValueError: no evaluation is of this checkpoint, or the checkpoint was trained on another store or mixture.
+        ValueError: no evaluation is of this checkpoint, or the checkpoint was trained on another store or mixture, or on another
+            tokenizer's tokens.
     """
     finished = read_run(checkpoint)
+    require_tokenizer(finished, tokenizer=tokenizer.digest)
     evaluations = {name: Evaluation.model_validate(artifact.read_json("evaluation.json")) for name, artifact in evaluation.items()}
     released = _evaluation_of(checkpoint, evaluations)
     _check_data(finished, store, mixture)

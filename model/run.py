@@ -149,6 +149,24 @@ def read_run(checkpoint: Artifact, step: int | None = None) -> FinishedRun:
     return FinishedRun(run=run, state=RunState.model_validate(checkpoint.read_json(f"{kept_folder(step)}/state.json")))
 
 
+def require_tokenizer(finished: FinishedRun, **named: str) -> None:
+    """Refuse what belongs to another tokenizer than the one a run learnt from: equal numbers would be other words.
+
+    Args:
+        named: by the input that it is of, the digest of a tokenizer.
+
+    Raises:
+        ValueError: names the input. Vocabularies of equal size don't show it, nor would a loss that is merely bad.
+    """
+    learnt = finished.state.tokenizer
+    for name, digest in named.items():
+        if learnt not in (None, digest):
+            raise ValueError(
+                f"{name}: it belongs to tokenizer {digest[:12]}, the checkpoint learnt from {str(learnt)[:12]}, for which the same numbers "
+                f"are other words; give the {name} of the checkpoint's own tokenizer"
+            )
+
+
 def kept_folder(step: int) -> str:
     """Where an artifact has the state after `step` updates, if it kept it beside the final one."""
     return f"kept/step-{step:09d}"

@@ -15,8 +15,9 @@ from model.eval.samples import samples
 from model.eval.scores import summarize
 from model.finish import read_model
 from model.prediction import Prediction, UnscoredError, measured_of, read_prediction, score
-from model.run import FinishedRun, read_run
+from model.run import FinishedRun, read_run, require_tokenizer
 from model.scaling import metric_identity
+from ops.cache import read_ledger
 from ops.tokenizer import load_tokenizer
 
 
@@ -54,9 +55,11 @@ def evaluate(
         out: gets `evaluation.json` and `samples.json`.
 
     Raises:
-        ValueError: the store has no held-out text, or the baselines were scored on other tokens.
+        ValueError: store or tokenizer are not of the checkpoint's tokenizer; the store has no held-out text; or the baselines were scored
+            on other tokens.
     """
     finished = read_run(checkpoint)
+    require_tokenizer(finished, store=read_ledger(store).tokenizer_digest, tokenizer=tokenizer.digest)
     held_out = config.held_out or finished.run.held_out
     params, router_bias = read_model(checkpoint, finished.run)
     scorer = HeldOutScorer(finished.run.model, store, held_out)

@@ -124,7 +124,7 @@ def test_a_store_of_another_tokenizer_is_refused_before_anything_is_compiled(
     shutil.copytree(data["store"].url, tmp_path / "store")
     store = Artifact.open_at(str(tmp_path / "store"))
     (Path(store.url) / store.manifest.directory / LEDGER).write_text(json.dumps(ledger))
-    with pytest.raises(ValueError, match=r"store: .* was cut by tokenizer uuuuuuuuuuuu, the parent learnt from tttttttttttt"):
+    with pytest.raises(ValueError, match=r"store: it belongs to tokenizer uuuuuuuuuuuu, the checkpoint learnt from tttttttttttt"):
         run_program(branch, CONFIG, tmp_path / "branch", parent=parent, store=store, mixture=data["mixture"])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -170,3 +171,14 @@ def test_a_release_of_other_sources_than_it_was_trained_on_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"raw has sources \['code'\], the store was built from \['code', 'prose'\]"):
         journey.released(tmp_path, evaluations, raw={"code": journey.raw["code"]})
+
+
+def test_a_tokenizer_of_equal_size_but_other_words_is_refused_where_a_checkpoint_is_scored_and_released(
+    journey: Journey, evaluations: dict[str, Artifact], tmp_path: Path
+) -> None:
+    other = replace(journey.tokenizer, manifest=journey.tokenizer.manifest.model_copy(update={"digest": "u" * 64}))
+    mistaken = replace(journey, tokenizer=other)
+    with pytest.raises(ValueError, match="tokenizer: it belongs to tokenizer uuuuuuuuuuuu, the checkpoint learnt from tttttttttttt"):
+        mistaken.evaluated(tmp_path / "evaluation", journey.hero)
+    with pytest.raises(ValueError, match="tokenizer: it belongs to tokenizer uuuuuuuuuuuu, the checkpoint learnt from tttttttttttt"):
+        mistaken.released(tmp_path / "release", evaluations)
