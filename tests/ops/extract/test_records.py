@@ -104,6 +104,14 @@ def test_a_zstandard_file_cut_at_any_byte_keeps_what_came_before() -> None:
         assert [d.offset for d in damages(items)] == ([] if cut in ends else [[0, *ends][len(whole)]])
 
 
+def test_records_before_the_cut_of_a_member_that_holds_many_are_kept() -> None:
+    whole = gzip.compress(b"".join(PAGES))
+    items = read(whole[:-12])
+    assert len(uris(items)) >= len(URIS) - 1
+    assert uris(items) == URIS[: len(uris(items))]
+    assert [(d.offset, d.reason) for d in damages(items)] == [(0, "truncated")]
+
+
 def test_after_a_damaged_member_reading_goes_on_at_the_next() -> None:
     members = [gzip.compress(record, mtime=0) for record in PAGES]
     broken = members[1][:40] + b"\x00" * 20 + members[1][60:]
