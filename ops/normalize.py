@@ -32,7 +32,7 @@ from ops.shards import ROWS_PER_BATCH, shard_name, shard_names, shard_writer, wr
 KEYED_SCHEMA = pa.schema([pa.field("id", pa.string()), *DOCUMENT_SCHEMA])
 NORMALIZED_SCHEMA = KEYED_SCHEMA.append(pa.field("is_held_out", pa.bool_()))
 CARRIED = ("text", "page_starts")
-PAGES, SOURCE, ROW = "_pages", "_source", "_row"
+PAGES, FILE, ROW = "_pages", "_file", "_row"  # apart from what the engines add: `_bucket`, `_source`, `_sent`, `_at`, `_bytes`
 NAMED = Keyed(
     pa.schema(
         [
@@ -40,14 +40,14 @@ NAMED = Keyed(
             *KEYED_SCHEMA,  # a blank row's id is empty
             ("_is_cut", pa.bool_()),
             (PAGES, pa.uint64()),  # hash of page_starts
-            (SOURCE, pa.int32()),
+            (FILE, pa.int32()),
             (ROW, pa.int64()),
         ]
     ),
     "_key",
     # Equal texts are ordered by where they came from, so that the survivor does not depend on the order of arrival; the last
     # two tell rows apart that are equal in everything.
-    (*(name for name in KEYED_SCHEMA.names if name not in CARRIED), PAGES, SOURCE, ROW),
+    (*(name for name in KEYED_SCHEMA.names if name not in CARRIED), PAGES, FILE, ROW),
     CARRIED,
 )
 BLANK = ""
