@@ -6,7 +6,7 @@ import numpy as np
 from ops.hashing.compiled import kernel
 from ops.hashing.kernels import window_hashes
 from ops.hashing.passage_words import BOUNDARY, scan_words
-from ops.hashing.passages import LONG_HEAD, SHORT_HEAD, candidates, grown, hash_of, place_of, room_for_words
+from ops.hashing.passages import FIRST, LONG_HEAD, SHORT_HEAD, candidates, grown, hash_of, place_of, room_for_words
 
 _ONE = np.uint16(1)
 FULL_WEIGHT = 720_720  # of a feature that one passage has alone; divisible by every number up to 16, so shares stay whole numbers
@@ -38,7 +38,7 @@ def column_hits(data, offsets, codes, width, lookup):
     row_of, place, word = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     start, end = np.empty(64, np.int64), np.empty(64, np.int64)
     firsts, passed = np.empty(room, np.int64), np.empty(room, np.int64)
-    hits = 0
+    hits = FIRST
     for row in range(rows):
         base = offsets[row]
         count = scan_words(data, base, offsets[row + 1], codes, words, first_bytes, last_bytes, kinds)
@@ -108,7 +108,7 @@ def column_coverage(kinds, row_of, place, word, start, end, owner_offsets, owner
     touched = np.empty(64, np.int64)
     rows_out, passages, weight_out = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     starts_out, ends_out = np.empty(64, np.int64), np.empty(64, np.int64)
-    found = i = 0
+    found = i = FIRST
     while i < row_of.size:
         row, count = row_of[i], 0
         while i < row_of.size and row_of[i] == row:

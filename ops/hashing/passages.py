@@ -17,6 +17,7 @@ from ops.hashing.passage_words import HAS_LETTER, PARAGRAPH, scan_words
 
 SHORT_HEAD, LONG_HEAD = 3, 8  # words of a head: a passage of fewer than 8 must stand between boundaries, others anywhere
 
+FIRST = np.int64(0)  # for a literal 0 numba compiles every function once more
 _BASE, _ONE, _LOW6 = np.uint64(BASE), np.uint64(1), np.uint64(63)
 _SIX, _TWELVE = np.uint64(6), np.uint64(12)
 
@@ -94,15 +95,25 @@ def _head_of(length):
 
 @kernel
 def _has_letter(kinds, count):
-    return (kinds[:count] & HAS_LETTER).any()
+    bits = 0
+    for i in range(count):
+        bits |= kinds[i]
+    return bits & HAS_LETTER != 0
 
 
 @kernel
 def grown(array, filled):
     """A larger array with the first `filled` entries of this one."""
     wider = np.empty(2 * array.size + 64, array.dtype)
-    wider[:filled] = array[:filled]
+    copied(array, filled, wider, FIRST)
     return wider
+
+
+@kernel
+def copied(array, count, out, at):
+    """Put the first `count` entries into `out` from `at` on. (An assigned slice compiles for seconds.)"""
+    for i in range(count):
+        out[at + i] = array[i]
 
 
 @kernel
@@ -148,16 +159,16 @@ def column_passages(data, offsets, codes, width, least):
     features = np.empty(256, np.uint64)
     owner, size, head = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.uint64)
     starts = np.zeros(65, np.int64)
-    passages = total = 0
+    passages = total = FIRST
     for row in range(rows):
         count = scan_words(data, offsets[row], offsets[row + 1], codes, words, first_bytes, last_bytes, kinds)
-        first, has_long = 0, False
+        first, has_long = FIRST, False
         for at in range(1, count + 2):
             is_whole = at == count + 1  # the last turn: the whole text, if no paragraph of it was long enough
             if is_whole:
                 if has_long or count < least:
                     break
-                first, stop = 0, count
+                first, stop = FIRST, count
             elif at < count and not kinds[at] & PARAGRAPH:
                 continue
             else:
@@ -166,12 +177,12 @@ def column_passages(data, offsets, codes, width, least):
             if length >= width:
                 found = _lettered_windows(words, kinds, first, stop, width, windows, kept)
             elif is_whole and _has_letter(kinds, count):
-                kept[0], found = hash_of(words, 0, count), 1
+                kept[0], found = hash_of(words, FIRST, count), 1
             if found:
                 has_long = True
                 while total + found > features.size:
                     features = grown(features, total)
-                features[total : total + found] = kept[:found]
+                copied(kept, found, features, total)
                 total += found
                 if passages == owner.size:
                     owner, size, head = grown(owner, passages), grown(size, passages), grown(head, passages)

@@ -8,7 +8,7 @@ from ops.hashing.kernels import next_code_point
 from ops.hashing.rule_lines import C4_COUNTS, bullet_lines, c4_lines, newline_lines, stripped
 from ops.hashing.rule_repeats import count_parts, repeated_ngram_chars, top_ngram_chars
 from ops.hashing.rule_tables import ALPHA, WORD
-from ops.hashing.rule_words import PADDING, fill_bits, words_of
+from ops.hashing.rule_words import FIRST, PADDING, fill_bits, words_of
 
 TOP_WIDTHS = (2, 3, 4)
 REPEATED_WIDTHS = (5, 6, 7, 8, 9, 10)
@@ -42,6 +42,8 @@ REPEATED_NGRAM_CHARS = TOP_NGRAM_CHARS + len(TOP_WIDTHS)  # one for each of REPE
 C4 = REPEATED_NGRAM_CHARS + len(REPEATED_WIDTHS)  # C4_COUNTS of `rule_lines`
 COUNTS = C4 + C4_COUNTS
 
+_ONE = np.uint64(1)
+_LINE, _BLANK_LINE = np.int64(1), np.int64(2)  # least newlines between two; see `FIRST`
 _HASH, _STOP, _ELLIPSIS = (np.uint32(ord(mark)) for mark in "#.…")
 
 
@@ -70,7 +72,7 @@ def _count_marks(codes, chars, out):
 
 @kernel
 def _count_words(hashes, ends, kinds, words, stop_words, out):
-    seen = np.zeros(stop_words.size, np.bool_)
+    seen = np.uint64(0)
     for i in range(words):
         chars = ends[i + 1] - ends[i]
         if kinds[i] & WORD:
@@ -79,9 +81,11 @@ def _count_words(hashes, ends, kinds, words, stop_words, out):
         out[ALPHA_WORDS] += kinds[i] & ALPHA != 0
         if 2 <= chars <= 4:
             for j in range(stop_words.size):
-                seen[j] |= hashes[i] == stop_words[j]
+                if hashes[i] == stop_words[j]:
+                    seen |= _ONE << np.uint64(j)
     out[WORDS] = words
-    out[STOP_WORDS] = seen.sum()
+    for j in range(stop_words.size):
+        out[STOP_WORDS] += seen >> np.uint64(j) & _ONE != 0
 
 
 @kernel
@@ -105,8 +109,8 @@ def rule_counts(data, offsets, table, clipped, stop_words, max_chars, short_line
     codes, bits = np.empty(longest + PADDING, np.uint32), np.empty(longest + PADDING, np.uint16)
     hashes, windows = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
     starts, ends, kinds = np.empty(longest, np.int32), np.empty(longest + 1, np.int32), np.empty(longest, np.uint16)
-    line = np.empty_like(codes), np.empty_like(bits)
-    line_words = np.empty_like(hashes), np.empty_like(starts), np.empty_like(ends), np.empty_like(kinds)
+    line = np.empty(codes.size, np.uint32), np.empty(codes.size, np.uint16)
+    line_words = np.empty(longest, np.uint64), np.empty(longest, np.int32), np.empty(longest + 1, np.int32), np.empty(longest, np.uint16)
     slots = 16
     while slots < 2 * (longest + 2):
         slots *= 2
@@ -117,14 +121,14 @@ def rule_counts(data, offsets, table, clipped, stop_words, max_chars, short_line
         chars = _decoded(data, offsets[row], offsets[row + 1], codes)
         out[CHARS] = chars
         fill_bits(codes, chars, table, bits)
-        words = words_of(codes, bits, 0, chars, clipped, hashes, starts, ends, kinds)
+        words = words_of(codes, bits, FIRST, chars, clipped, hashes, starts, ends, kinds)
         _count_marks(codes, chars, out)
         _count_words(hashes, ends, kinds, words, stop_words, out)
-        out[LINES], out[BULLET_LINES], out[ELLIPSIS_LINES] = bullet_lines(codes, bits, 0, chars)
-        first, last = stripped(bits, 0, chars)
-        count_parts(codes, first, last, 2, keys, out[PARAGRAPHS : PARAGRAPHS + 3])
-        count_parts(codes, 0, chars, 1, keys, out[PARTS : PARTS + 3])
-        lines = newline_lines(codes, bits, 0, chars, short_line_chars, keys)
+        out[LINES], out[BULLET_LINES], out[ELLIPSIS_LINES] = bullet_lines(codes, bits, FIRST, chars)
+        first, last = stripped(bits, FIRST, chars)
+        count_parts(codes, first, last, _BLANK_LINE, keys, out[PARAGRAPHS : PARAGRAPHS + 3])
+        count_parts(codes, FIRST, chars, _LINE, keys, out[PARTS : PARTS + 3])
+        lines = newline_lines(codes, bits, FIRST, chars, short_line_chars, keys)
         out[FULL_LINES], out[ENDED_LINES], out[SHORT_LINES], out[REPEATED_LINE_CHARS], out[NEWLINES] = lines
         for i in range(len(TOP_WIDTHS)):
             out[TOP_NGRAM_CHARS + i] = top_ngram_chars(hashes, ends, words, TOP_WIDTHS[i], windows, keys, counts, firsts)

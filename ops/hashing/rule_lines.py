@@ -6,7 +6,7 @@ import numpy as np
 from ops.hashing.compiled import kernel
 from ops.hashing.rule_repeats import came_before, cleared
 from ops.hashing.rule_tables import DECIMAL, LINE_BREAK, SPACE, TERMINAL
-from ops.hashing.rule_words import fill_bits, hash_of, sentences_of, words_of
+from ops.hashing.rule_words import FIRST, fill_bits, hash_of, sentences_of, words_of
 
 _NEWLINE, _RETURN, _STOP, _ELLIPSIS = (np.uint32(ord(mark)) for mark in "\n\r.…")
 _BULLET, _DASH, _OPEN, _CLOSE, _BRACE = (np.uint32(ord(mark)) for mark in "•-[]{")
@@ -161,6 +161,14 @@ def _stands_exactly_at(codes, at, stop, phrase):
 
 
 @kernel
+def _ends_a_c4_line(code):
+    is_end = False
+    for end in _C4_ENDS:
+        is_end |= code == end
+    return is_end
+
+
+@kernel
 def _words_and_longest(bits, start, stop):
     words = longest = length = 0
     for i in range(start, stop):
@@ -179,13 +187,12 @@ def c4_lines(codes, bits, stop, table, clipped, words, max_word_chars, least_wor
 
     Args:
         words: where the text's words begin, their kinds, and how many there are.
-        line, line_words: scratch for a line without its citations: codes and bits; hashes, starts, ends, kinds of words.
+        out: zeros. line, line_words: scratch for a line without its citations: codes and bits; hashes, starts, ends, kinds of words.
     """
     starts, kinds, count = words
     line_codes, line_bits = line
     line_hashes, line_starts, line_ends, line_kinds = line_words
-    out[:] = 0
-    at = word = 0
+    at = word = FIRST
     while at < stop:
         end, following = line_end(codes, bits, at, stop)
         first, last = stripped(bits, at, end)
@@ -198,8 +205,8 @@ def c4_lines(codes, bits, stop, table, clipped, words, max_word_chars, least_wor
             out[C4_LONG_WORD_LINES] += 1
             continue
         length = _without_citations(codes, bits, first, last, line_codes)
-        is_ended = length > 0 and np.any(line_codes[length - 1] == _C4_ENDS)
-        if need_end and (not is_ended or (line_codes[length - 1] == _STOP and _ends_in_ellipsis(line_codes, 0, length))):
+        is_ended = length > 0 and _ends_a_c4_line(line_codes[length - 1])
+        if need_end and (not is_ended or (line_codes[length - 1] == _STOP and _ends_in_ellipsis(line_codes, FIRST, length))):
             out[C4_UNENDED_LINES] += 1
             continue
         if tokens < least_words:
@@ -220,8 +227,8 @@ def c4_lines(codes, bits, stop, table, clipped, words, max_word_chars, least_wor
                 out[C4_SENTENCES] += sentences_of(kinds, from_word, word)
             else:
                 fill_bits(line_codes, length, table, line_bits)
-                found = words_of(line_codes, line_bits, 0, length, clipped, line_hashes, line_starts, line_ends, line_kinds)
-                out[C4_SENTENCES] += sentences_of(line_kinds, 0, found)
+                found = words_of(line_codes, line_bits, FIRST, length, clipped, line_hashes, line_starts, line_ends, line_kinds)
+                out[C4_SENTENCES] += sentences_of(line_kinds, FIRST, found)
 
 
 @kernel

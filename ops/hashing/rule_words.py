@@ -21,6 +21,7 @@ _STOP, _COMMA, _APOSTROPHE, _QUOTE, _BACKSLASH = (np.uint32(ord(mark)) for mark 
 _N, _T, _S, _M, _D, _L, _R, _E, _V = (np.uint32(ord(letter)) for letter in "ntsmdlrev")
 
 
+FIRST = np.int64(0)  # where a text begins; for a literal 0 numba compiles every function once more
 PADDING = 4  # zeros behind a text's code points and bits, so that looking ahead needs no question
 
 
@@ -106,8 +107,10 @@ def _end_of_word(codes, bits, start, at, clipped):
 
 @kernel
 def _is_clipped(value, clipped):
-    place = np.searchsorted(clipped, value)
-    return place < clipped.size and clipped[place] == value
+    for known in clipped:  # some forty, ascending: cheaper to compile than a search, and few words are short enough to ask
+        if known >= value:
+            return known == value
+    return False
 
 
 @kernel
