@@ -94,18 +94,19 @@ def exact(folder: Path) -> Work:
     first_copy = len(texts) * 20 // 21
 
     def run() -> int:
+        round_ = Path(mkdtemp(dir=work))
         with pq.ParquetFile(folder / "exact.parquet", memory_map=True) as file:
             digests = b"".join(text_digests(batch["text"]) for batch in file.iter_batches(READ_ROWS, columns=["text"]))
         halves = np.frombuffer(digests, ">u8").reshape(-1, 2)
         sides = {"copies": halves[first_copy:], "originals": halves[:first_copy]}
-        sources = {name: _identified(work / name, side) for name, side in sides.items()}
-        return int(scratch.build(exact_duplicates, ExactDedupConfig(), work / "flags", normalized=sources).stats["duplicates"])
+        sources = {name: _identified(round_ / name, side) for name, side in sides.items()}
+        return int(scratch.build(exact_duplicates, ExactDedupConfig(), round_ / "flags", normalized=sources).stats["duplicates"])
 
     def _identified(directory: Path, side: NDArray[np.uint64]) -> Artifact:
         ids = hex_ids(side[np.lexsort((side[:, 1], side[:, 0]))].tobytes())
         return scratch.tables(directory, {SHARD: pa.table({"id": ids, "is_held_out": pa.repeat(pa.scalar(False), len(ids))})})
 
-    return Work(len(texts), _size(texts), run, lambda removed: {"removed": removed})
+    return Work(len(texts), _size(texts), run, lambda removed: {"removed": removed}, repeatable=True)
 
 
 def minhash(folder: Path) -> Work:
