@@ -59,8 +59,8 @@ def write_pages(folder: Path) -> Path:
     folder.mkdir()
     for number in range(PAGES):
         prose = [
-            f"It was in the {rng.choice(WORDS)} of the year {1500 + 8 * number + line} that the {rng.choice(WORDS)} and the {rng.choice(WORDS)} came to them, "
-            f"and of all the {rng.choice(WORDS)}s which they had seen before, this was the one that they would not forget."
+            f"It was in the {rng.choice(WORDS)} of the year {1500 + 8 * number + line} that the {rng.choice(WORDS)} and the "
+            f"{rng.choice(WORDS)} came to them, and of all the {rng.choice(WORDS)}s which they had seen before, this was the one."
             for line in range(8)
         ]
         junk = [" ".join(f"{rng.choice('#$%&*|~')}{rng.randrange(10**6)}" for _ in range(12)) for _ in range(8)]
