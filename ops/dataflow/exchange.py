@@ -77,7 +77,7 @@ def _load(
     beat: Beat,
 ) -> list[Poison]:
     """Fill the table `rows`; every source is tried, so that all that are poisoned are known at once."""
-    schema = pa.schema([(BUCKET, pa.int32()), *keyed.sorted_schema, *PLACES])
+    schema = pa.schema([(BUCKET, pa.int32()), *keyed.sorted_schema, *(PLACES if keyed.carried else ())])
     database.register("arriving", schema.empty_table())
     database.execute("CREATE TABLE rows AS FROM arriving")
     poisons = []
@@ -104,8 +104,7 @@ def _load(
 def _addressed(batch: pa.RecordBatch, places: NDArray[np.int32], keyed: Keyed, carried: Carried, schema: pa.Schema) -> pa.RecordBatch:
     """Rows with the bucket of each, as they are sorted: what is carried lies on the disk, the rows of a bucket side by side."""
     if not keyed.carried:
-        nowhere = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
-        return pa.RecordBatch.from_arrays([pa.array(places), *batch.columns, nowhere, nowhere], schema=schema)
+        return pa.RecordBatch.from_arrays([pa.array(places), *batch.columns], schema=schema)
     order = np.argsort(places, kind="stable")
     batch, places = batch.take(pa.array(order)), places[order]
     stood_for = carried.add(batch.select(list(keyed.carried)))
