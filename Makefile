@@ -17,10 +17,10 @@ dash: .venv/installed ## evaluations in a browser (PORT=8400)
 	@$(BIN)/seaway dash --port $(or $(PORT),8400)
 
 test: .venv/installed ## unit, property, journey and real-data tests
-	@$(BIN)/python -m pytest -n 2 -m "not faults"
+	@$(BIN)/python -m pytest -n 3 -m "not faults"
 
 faults: .venv/installed ## real Slurm, Ray and PostgreSQL, and kill -9 at every step of a job's life
-	@$(BIN)/python -m pytest -n 2 -m faults tests/infra tests/journeys tests/simulation tests/model/test_gangs.py
+	@$(BIN)/python -m pytest -n 2 -m faults
 
 journeys: .venv/installed ## the stories that take longer than a test suite may: a lab on S3 behind a faulty network
 	@SEAWAY_LONG_JOURNEYS=1 $(BIN)/python -m pytest -n 0 tests/journeys/test_s3_lab.py

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from assets.factory import Factory, addresses
 from assets.profile import Profile
+from assets.stage import program_version
 from infra.archive.archive import Archive
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.recipe import payload_of, recipe_of
@@ -27,7 +28,7 @@ from ops.tokenizer import END_OF_TEXT_ID, load_tokenizer
 from orchestration.errors import CommandError
 
 ASSET = "benchmarks"  # under which the results lie; no node of the lineage, since any model may be asked
-PROGRAM, VERSION = "model.eval.tasks.evaluate_task:evaluate_task", "1"
+PROGRAM = "model.eval.tasks.evaluate_task:evaluate_task"
 
 
 class PreflightError(CommandError):
@@ -276,13 +277,14 @@ def _planned(
         task_file=str(task_file),
         model_folder=model.folder,
     )
-    payload = payload_of(PROGRAM.partition(":")[2], VERSION, config, {"model": {key: one.digest for key, one in model.inputs.items()}})
+    version = program_version(PROGRAM)
+    payload = payload_of(PROGRAM.partition(":")[2], version, config, {"model": {key: one.digest for key, one in model.inputs.items()}})
     recipe = recipe_of(payload)
     job = Job(
         asset=ASSET,
         partition=f"{model.name}-{name}",
         program=PROGRAM,
-        version=VERSION,
+        version=version,
         config=config.model_dump(mode="json"),
         inputs={"model": addresses(model.inputs)},
         recipe=recipe,

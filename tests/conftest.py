@@ -1,4 +1,4 @@
-"""How the tests share two workers: whole files; all journeys together, since they share one finished lab; and one Ray cluster."""
+"""How the tests share their workers: whole files; all journeys together, since they share one finished lab; and one Ray cluster."""
 
 import os
 from typing import Any

@@ -22,6 +22,7 @@ SCREENSHOTS = REPOSITORY / "build" / "screenshots"
 # No look-ups, no component downloads: nothing that leaves the machine.
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
+VIEWPORT = {"width": 1600, "height": 1000}
 PATIENCE_S = 180
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -90,7 +91,7 @@ def ui(finished_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
-            page = browser.new_page(viewport={"width": 1600, "height": 1000})
+            page = browser.new_page(viewport=VIEWPORT)
             opened = Ui(finished_lab, port, page)
             wait_until("the code location loads", lambda: "seaway" in _locations(opened))
             yield opened
@@ -117,12 +118,15 @@ def end(server: psutil.Popen) -> None:
 
 
 def test_the_graph_shows_the_whole_lineage(ui: Ui):
+    ui.page.set_viewport_size({"width": 1700, "height": 2300})  # what lies outside is not drawn
     ui.open("/asset-groups")
     ui.see("Materialize all")
+    ui.see("documents")
     ui.page.keyboard.press("Alt+E")
     for asset in ("raw", "fuzzy_duplicates", "hero", "cooldown", "release"):
         ui.see(asset)
     ui.screenshot("lineage")
+    ui.page.set_viewport_size(VIEWPORT)
 
 
 def test_an_asset_shows_its_plots_and_checks(ui: Ui):

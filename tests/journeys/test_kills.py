@@ -10,6 +10,8 @@ import pytest
 
 from tests.journeys.lab import Lab
 
+pytestmark = pytest.mark.faults
+
 DEADLINE_S = 240
 
 

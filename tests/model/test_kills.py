@@ -20,6 +20,8 @@ from infra.artifacts.artifact import Artifact
 from model.checkpoint import KEPT, MARKER
 from tests.model.nursery import MOMENTS, Life
 
+pytestmark = pytest.mark.faults
+
 KINDS = {
     "before a checkpoint": r"make .*/step-\d+$",
     "in its state": r"write .*/state\.safetensors$",

@@ -23,7 +23,7 @@ def test_a_node_is_read_as_it_is_printed():
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        ("nosuch", "the lineage has no asset 'nosuch'; choose one of attrition, baselines, contamination"),
+        ("nosuch", "the lineage has no asset 'nosuch'; choose one of attrition, baselines, cluster_assignments"),
         ("normalized", r"normalized is built by partition; choose one of normalized\[packages\], normalized\[pydoc\]"),
         ("normalized[typo]", r"normalized has no partition typo; choose one of normalized\[packages\]"),
         ("tokenizer[pydoc]", "tokenizer has no partitions; write 'tokenizer'"),

@@ -23,6 +23,8 @@ from orchestration.evaluate_plan import make_plan, missing
 from tests.model.eval.tasks.released import BIRDS
 from tests.orchestration.evaluating import Lab, open_lab
 
+pytestmark = pytest.mark.faults
+
 SUITE = {
     "suite": "small",
     "evaluations": [

@@ -17,7 +17,7 @@ from tests.infra.artifacts.builders import RECIPE, begin, publish
 from tests.infra.storage.fault_proxy import FAULTS, Plan, fault_proxy
 from tests.infra.storage.seaweed import Seaweed, pointed_at, s3_environment
 
-pytestmark = pytest.mark.s3
+pytestmark = [pytest.mark.s3, pytest.mark.faults]
 PART = 5 * 1024 * 1024
 
 

@@ -18,6 +18,8 @@ from infra.dispatch.job import Attempt, Job, Resources, Timeouts, attempt_direct
 from tests.infra.dispatch.builders import job_of, processes_of, wait_for
 from tests.infra.dispatch.gang_programs import GangConfig, expected_total, march
 
+pytestmark = pytest.mark.faults
+
 PATIENT = Timeouts(start_grace_s=120, step_s=60, kill_grace_s=2, lease_beat_s=1)
 UID = "e" * 16
 Start = Callable[..., list[subprocess.Popen[str]]]

@@ -14,6 +14,8 @@ from ops.extract.documents import extract
 from tests.builders import run_program
 from tests.ops.extract.archives import gzipped, page, raw_artifact, warc
 
+pytestmark = pytest.mark.faults
+
 FILES = 2
 
 
