@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def beside_peers(python: Path, rounds: int, real_time: bool, as_json: bool) -> int:
     """The small shape with its default kernels, split over two devices of this CPU, beside every peer."""
     if not python.is_file():
-        print(f"--peers {python}: there is no such interpreter; make one with `make peers`", file=sys.stderr)
+        print(f"--peers {python}: there is no such interpreter; install torch, transformers and marin-levanter beside one", file=sys.stderr)
         return 2
     if MALLOC.items() - os.environ.items():  # it is read when a process starts
         os.execve(sys.executable, [sys.executable, "-m", "model.bench", *sys.argv[1:]], os.environ | MALLOC)
