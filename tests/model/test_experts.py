@@ -50,7 +50,7 @@ def test_a_choice_of_nobody_adds_nothing_in_a_loop_over_experts() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"kernels": {"moe_backend": backend}} for backend in ("looped", "ragged")] + [{"capacity_factor": 4.0}]
+    "changes", [{"kernels": {"moe_backend": backend}} for backend in ("dense", "blocked", "looped", "ragged")] + [{"capacity_factor": 4.0}]
 )
 def test_renumbering_the_experts_changes_nothing_else(changes: dict[str, Any]) -> None:
     config = narrow(**changes)

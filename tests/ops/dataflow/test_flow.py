@@ -32,7 +32,7 @@ from tests.ops.dataflow.stages import (
     sum_all,
 )
 
-EXECUTIONS = [Execution(), Execution(workers=4), Execution(memory_bytes=256 * MiB)]  # of two workers: test_kills.py
+EXECUTIONS = [Execution(), Execution(workers=2), Execution(workers=4), Execution(memory_bytes=256 * MiB)]
 
 
 def tables_of(directory: Path, done: Done) -> list[pa.Table]:

@@ -18,7 +18,7 @@ from tests.ops.dataflow.stages import Death, MeasureTexts, SumGroups, begun, inp
 
 pytestmark = pytest.mark.faults
 
-SHARDS = 3  # every boundary is a process that starts and dies
+SHARDS = 5
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_a_driver_killed_at_every_shard_boundary_goes_on_where_it_was(
 def test_a_driver_killed_beside_its_workers_takes_them_along(
     tmp_path: Path, shards: tuple[Shard, ...], undisturbed: dict[str, tuple[FileEntry, ...]]
 ) -> None:
-    give(tmp_path, shards, (Death("driver", 2, str(tmp_path / "death")),))
+    give(tmp_path, shards, (Death("driver", 3, str(tmp_path / "death")),))
     assert attempt("measure", tmp_path, 2) == -9
     finished = set((tmp_path / "scratch").glob("dataflow/*/*.json"))
     pids = {int(line.split()[2]) for line in (tmp_path / "journal").read_text().splitlines()}
@@ -82,7 +82,7 @@ def test_a_driver_killed_beside_its_workers_takes_them_along(
 def test_a_worker_killed_at_any_shard_costs_that_shard_alone(
     tmp_path: Path, shards: tuple[Shard, ...], undisturbed: dict[str, tuple[FileEntry, ...]], stage: str
 ) -> None:
-    deaths = tuple(Death("worker", index, str(tmp_path / f"death-{index}")) for index in (0, 2))
+    deaths = tuple(Death("worker", index, str(tmp_path / f"death-{index}")) for index in (0, 2, 4))
     journal, execution = str(tmp_path / "journal"), Execution(workers=2)
     if stage == "measure":
         out, _ = measure_all(tmp_path, shards, MeasureTexts(journal, deaths), execution)
