@@ -17,7 +17,7 @@ SIDE_CHARACTERS = 200
 @stage(
     program="ops.report.attrition:report_attrition",
     inputs={
-        **{name: each(name) for name in ("raw", "extracted", "normalized", "language", "contamination")},
+        **{name: each(name) for name in ("raw", "extracted", "normalized", "language", "contamination", "tokens")},
         "quality": each(PROFILE.quality_scores),
         **{name: same(name) for name in ("exact_duplicates", "fuzzy_duplicates", "store")},
     },

@@ -2,7 +2,7 @@
 their text."""
 
 from assets.lineage import each, same
-from assets.partitions import SOURCES
+from assets.partitions import PROFILE, SOURCES
 from assets.report import bars, numbers, table
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
@@ -71,7 +71,7 @@ def fuzzy_duplicates(artifact: Artifact) -> Report:
     inputs={"normalized": each("normalized")},
     group="deduplication",
     kinds={"arrow"},
-    on_demand=True,
+    on_demand=PROFILE.repeated_paragraphs == "keep",
     checks={
         "no_source_is_wiped": "No source would lose more than its alarm share of bytes.",
         "balances": "The sources' repeated paragraphs and bytes add up to the total.",

@@ -1,11 +1,15 @@
-"""embedder -> embeddings -> clusters -> cluster_assignments: what documents are about, in nested views. Run on demand."""
+"""embedder -> embeddings -> clusters -> cluster_assignments: what documents are about, in nested views.
+
+Run on demand, or with the data where the profile has clusters for domains (`domain_clusters`).
+"""
 
 from assets.lineage import each, same
-from assets.partitions import SOURCES
+from assets.partitions import PROFILE, SOURCES
 from assets.report import bars, first_shard, numbers, samples, table
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
 
+ON_DEMAND = PROFILE.domain_clusters is None
 VIEW = ("clusters", "asked", "smallest_share", "least_share", "largest_share")
 ROUNDING = 1e-6  # shares have six decimals
 
@@ -15,7 +19,7 @@ ROUNDING = 1e-6  # shares have six decimals
     inputs={"normalized": each("normalized")},
     group="clusters",
     kinds={"numpy"},
-    on_demand=True,
+    on_demand=ON_DEMAND,
     checks={"knows_terms": "Some terms occur in enough documents to have a weight."},
 )
 def embedder(artifact: Artifact) -> Report:
@@ -29,7 +33,7 @@ def embedder(artifact: Artifact) -> Report:
     partitions=SOURCES,
     group="clusters",
     kinds={"arrow"},
-    on_demand=True,
+    on_demand=ON_DEMAND,
     checks={"most_have_a_vector": "At least nine in ten documents have a term that is weighed."},
 )
 def embeddings(artifact: Artifact) -> Report:
@@ -43,7 +47,7 @@ def embeddings(artifact: Artifact) -> Report:
     inputs={"embeddings": each("embeddings")},
     group="clusters",
     kinds={"numpy"},
-    on_demand=True,
+    on_demand=ON_DEMAND,
     checks={"no_cluster_is_too_small": "In every coarser view the smallest cluster has the share that the config grants it."},
 )
 def clusters(artifact: Artifact) -> Report:
@@ -66,7 +70,7 @@ def clusters(artifact: Artifact) -> Report:
     partitions=SOURCES,
     group="clusters",
     kinds={"arrow"},
-    on_demand=True,
+    on_demand=ON_DEMAND,
     checks={"counts_every_document": "The documents of the coarsest view's clusters add up to all."},
 )
 def cluster_assignments(artifact: Artifact) -> Report:

@@ -20,6 +20,7 @@ from infra.dispatch.environment import JAX_ON_CPU, SHARED_PROGRAMS_VARIABLE
 from infra.dispatch.job import Resources, Timeouts
 from model.config import BranchConfig, EvaluateConfig, PredictionConfig, ReleaseConfig, ScalingConfig, TrainConfig
 from ops.config import (
+    ClusterStoreConfig,
     CompareTokenizersConfig,
     MixtureConfig,
     NgramConfig,
@@ -28,6 +29,7 @@ from ops.config import (
     StoreConfig,
     TokenizeConfig,
     TokenizerConfig,
+    TokenizeRestConfig,
 )
 from ops.crawl.config import SourceSpec
 from ops.decontaminate.config import ContaminationConfig, EvaluationNgramsConfig
@@ -184,7 +186,8 @@ class Profile(_Section):
 
     `ladder` holds, per cell, what differs from the hero's config, so that a cell is the hero in small. `vocabularies` are what
     the trained tokenizer is pruned to; one that is no smaller is the trained one. `quality_scores` names the asset whose
-    scores the store puts documents into buckets by.
+    scores the store puts documents into buckets by; `repeated_paragraphs` says whether tokens are of them too; `domain_clusters` has
+    the finest view of at most so many clusters for domains, instead of what the sources say.
     """
 
     name: str
@@ -198,6 +201,8 @@ class Profile(_Section):
         {f"v{size}": PruneTokenizerConfig(vocab_size=size) for size in (16_384, 32_768, 65_536)}, min_length=1
     )
     quality_scores: Literal["quality", "learned_quality"] = "quality"
+    repeated_paragraphs: Literal["keep", "cut"] = "keep"
+    domain_clusters: int | None = Field(default=None, ge=1)
     pools: dict[Pool, Resources] = Field(default_factory=dict)
     stages: dict[str, StageSettings] = Field(default_factory=dict)
     budgets: Budgets = Budgets()
@@ -253,8 +258,16 @@ class Profile(_Section):
         assert isinstance(config, ProgramConfig)
         return config
 
+    def tokens_config(self, source: str) -> TokenizeConfig:
+        """A source's tokens, of whole documents or of what is left of them."""
+        if self.repeated_paragraphs == "keep":
+            return self.programs.tokens
+        return TokenizeRestConfig.model_validate({**self.programs.tokens.model_dump(), "source": source})
+
     def store_config(self) -> StoreConfig:
-        """Which domain a source belongs to is said once, by the source."""
+        """Which domain a source belongs to is said once, by the source; where clusters are the domains, by nobody."""
+        if self.domain_clusters is not None:
+            return ClusterStoreConfig.model_validate({**self.programs.store.model_dump(), "domain_clusters": self.domain_clusters})
         return self.programs.store.model_copy(update={"domains": {key: spec.domain for key, spec in sorted(self.sources.items())}})
 
     def prediction_config(self) -> PredictionConfig:

@@ -6,6 +6,9 @@ from assets.report import bars, numbers, table
 from assets.stage import Report, stage
 from infra.artifacts.artifact import Artifact
 
+CUTS_REPEATS = PROFILE.repeated_paragraphs == "cut"
+BY_CLUSTER = PROFILE.domain_clusters is not None
+
 
 @stage(program="ops.tokenizer:train_tokenizer", inputs={"normalized": each("normalized")}, group="tokens", kinds={"huggingface"})
 def tokenizer(artifact: Artifact) -> Report:
@@ -19,36 +22,45 @@ def tokenizer(artifact: Artifact) -> Report:
 
 
 @stage(
-    program="ops.tokens:tokenize",
-    inputs={"normalized": same("normalized"), "tokenizer": same("tokenizer")},
+    program="ops.tokens_rest:tokenize_without_repeats" if CUTS_REPEATS else "ops.tokens:tokenize",
+    config=lambda profile, source: profile.tokens_config(str(source)),
+    inputs={name: same(name) for name in ("normalized", "tokenizer", *(("paragraph_duplicates",) if CUTS_REPEATS else ()))},
     partitions=SOURCES,
     group="tokens",
     kinds={"arrow"},
 )
 def tokens(artifact: Artifact) -> Report:
-    """Token ids of every document, row by row beside its text."""
+    """Token ids of every document, row by row beside its text; without repeated paragraphs if the profile has them cut."""
     return Report(metadata=numbers(artifact.stats))
 
 
 @stage(
-    program="ops.store:build_store",
+    program="ops.store:build_store_by_cluster" if BY_CLUSTER else "ops.store:build_store",
     config=lambda profile, _: profile.store_config(),
     inputs={
         **{name: each(name) for name in ("normalized", "language", "contamination", "tokens")},
+        **({"cluster_assignments": each("cluster_assignments")} if BY_CLUSTER else {}),
         "quality": each(PROFILE.quality_scores),
         "exact_duplicates": same("exact_duplicates"),
         "fuzzy_duplicates": same("fuzzy_duplicates"),
     },
     group="store",
     kinds={"numpy"},
-    checks={"counters_balance": "Documents in = every reason to drop + held out + out, per source and in total."},
+    checks={
+        "counters_balance": "Documents in = every reason to drop + held out + out, per source and in total.",
+        "buckets_hold_what_stays": "The train buckets' documents add up to those that are out, the held-out ones' to those held out.",
+    },
 )
 def store(artifact: Artifact) -> Report:
     """Token caches by domain and quality, and the held-out ones. This is where flagged documents leave.
 
+    A domain is that of the source, or a cluster of documents if the profile says `domain_clusters`.
+
     Look at the funnel: what each source lost, and to which rule.
     """
     ledger = artifact.read_json("ledger.json")
+    stayed = ledger["total"]["documents"]
+    held = {split: sum(one["documents"] for one in ledger["buckets"] if one["split"] == split) for split in ("train", "held_out")}
     return Report(
         metadata={
             **numbers(artifact.stats),
@@ -57,7 +69,10 @@ def store(artifact: Artifact) -> Report:
             "buckets": table({key: value for key, value in bucket.items() if key != "folder"} for bucket in ledger["buckets"]),
             "tokens_by_bucket": bars({bucket["folder"]: bucket["tokens"] for bucket in ledger["buckets"]}, "Tokens per bucket", "tokens"),
         },
-        checks={"counters_balance": all(balances(row["documents"]) and balances(row["tokens"]) for row in ledger["counters"].values())},
+        checks={
+            "counters_balance": all(balances(row["documents"]) and balances(row["tokens"]) for row in ledger["counters"].values()),
+            "buckets_hold_what_stays": held == {"train": stayed["out"], "held_out": stayed["held_out"]},
+        },
     )
 
 

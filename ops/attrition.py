@@ -18,11 +18,12 @@ class Outcome(IntEnum):
     CONTAMINATED = 0
     FUZZY = 1
     EXACT = 2
-    LANGUAGE = 3
-    QUALITY = 4
-    HELD_OUT_DUPLICATE = 5
-    HELD_OUT = 6
-    OUT = 7
+    EMPTIED = 3  # all of its paragraphs were cut, since they stand in other documents
+    LANGUAGE = 4
+    QUALITY = 5
+    HELD_OUT_DUPLICATE = 6
+    HELD_OUT = 7
+    OUT = 8
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Labels:
     is_contaminated: Flags
     is_fuzzy_duplicate: Flags
     is_exact_duplicate: Flags
+    is_emptied: Flags
     language_is_allowed: Flags
     quality_suffices: Flags
 
@@ -48,6 +50,7 @@ class Labels:
             (train & self.is_contaminated, Outcome.CONTAMINATED),
             (train & self.is_fuzzy_duplicate, Outcome.FUZZY),
             (train & self.is_exact_duplicate, Outcome.EXACT),
+            (train & self.is_emptied, Outcome.EMPTIED),
             (train & ~self.language_is_allowed, Outcome.LANGUAGE),
             (train & ~self.quality_suffices, Outcome.QUALITY),
             (self.is_held_out & duplicate, Outcome.HELD_OUT_DUPLICATE),
@@ -65,6 +68,7 @@ class Attrition(BaseModel):
     contaminated: int
     fuzzy: int
     exact: int
+    emptied: int = 0  # of a store that knew no cutting: none
     language: int
     quality: int
     held_out_duplicate: int

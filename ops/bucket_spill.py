@@ -4,6 +4,7 @@ An artifact's files are append-only, but an `.npy` header comes first and holds 
 on local disk: memory is the same for ten documents and for ten billion.
 """
 
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,24 @@ from ops.shards import ROWS_PER_BATCH, shard_writer
 
 DOCUMENTS = pa.schema([("source", pa.string()), ("id", pa.string()), ("tokens", pa.int64()), ("bytes", pa.int64())])
 COPY_BYTES = 8 << 20
+FILES = 2  # that a spill keeps open: tokens and rows
+OTHER_FILES = 256  # that a process may need beside them: inputs, outputs, libraries
+
+
+def allow_open_spills(count: int) -> None:
+    """Raise this process's bound on open files as far as so many spills need.
+
+    Raises:
+        ValueError: the machine allows no process so many.
+    """
+    wanted = FILES * count + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise ValueError(
+            f"{count} buckets need {wanted} open files and this machine allows {hard}; ask for fewer domains, or raise `ulimit -Hn`"
+        )
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class BucketSpill:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from infra.artifacts.artifact import Artifact
 from ops.attrition import Attrition
+from ops.config import ClusterStoreConfig, StoreConfig
 from ops.permutation import key_of, permute
 from ops.shards import ROWS_PER_BATCH
 
@@ -44,7 +45,11 @@ class Counters(BaseModel):
 
 
 class Ledger(BaseModel):
-    """What a store holds. `sources` maps each source to its domain; `counters` has one row per source beside the `total`."""
+    """What a store holds.
+
+    `sources` maps each source to its domain, or to the view whose clusters are the domains; `counters` has one row per source
+    beside the `total`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,6 +68,12 @@ class Ledger(BaseModel):
 
 def read_ledger(store: Artifact) -> Ledger:
     return Ledger.model_validate(store.read_json(LEDGER))
+
+
+def read_rule(store: Artifact) -> StoreConfig:
+    """By which rule the documents of a store were chosen."""
+    config = store.manifest.payload.get("config", {})
+    return (ClusterStoreConfig if "domain_clusters" in config else StoreConfig).model_validate(config)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,12 @@ class TokenizeConfig(ProgramConfig):
     execution: Execution = execution_only(Execution())
 
 
+class TokenizeRestConfig(TokenizeConfig):
+    """How what is left of documents becomes token ids."""
+
+    source: str  # whose documents: repeated paragraphs are marked of all sources together
+
+
 class StoreConfig(ProgramConfig):
     """Which documents are kept, and the buckets they fall into.
 
@@ -64,6 +70,12 @@ class StoreConfig(ProgramConfig):
     languages: tuple[str, ...] = ()  # codes to keep; empty keeps all
     min_quality: float | None = None  # quality scores below it are dropped; None keeps all
     execution: Execution = execution_only(Execution())
+
+
+class ClusterStoreConfig(StoreConfig):
+    """A store whose domains are clusters of documents instead of sources."""
+
+    domain_clusters: int = Field(ge=1)  # domains by the finest view of at most so many clusters
 
 
 class MixtureStage(ProgramConfig):

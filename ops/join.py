@@ -26,8 +26,9 @@ def read_labels(
     language = read_table(sets["language"], name, ["id", "language"])
     quality = read_table(sets["quality"], name, ["id", "score", "quality_bucket"])
     contamination = read_table(sets["contamination"], name, ["id", "is_contaminated"])
+    tokens = read_table(sets["tokens"], name, ["id", "bytes"])
     flags = {kind: read_table(artifact, f"{source}/{name}", ["id", "is_duplicate"]) for kind, artifact in duplicates.items()}
-    for kind, table in {"language": language, "quality": quality, "contamination": contamination, **flags}.items():
+    for kind, table in {"language": language, "quality": quality, "contamination": contamination, "tokens": tokens, **flags}.items():
         check_aligned(f"{source}/{name}: {kind}", documents["id"], table["id"])
     buckets = quality["quality_bucket"].to_numpy()
     if len(buckets) and not 0 <= buckets.min() <= buckets.max() < QUALITIES:
@@ -38,6 +39,7 @@ def read_labels(
         is_contaminated=contamination["is_contaminated"].to_numpy(),
         is_fuzzy_duplicate=flags["fuzzy"]["is_duplicate"].to_numpy(),
         is_exact_duplicate=flags["exact"]["is_duplicate"].to_numpy(),
+        is_emptied=tokens["bytes"].to_numpy() == 0,
         language_is_allowed=pc.is_in(language["language"], pa.array(config.languages, pa.string())).to_numpy()
         if config.languages
         else everything,

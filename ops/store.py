@@ -1,11 +1,15 @@
 """Everything the stages said about the documents -> the store: what is trained on and what is held out, in buckets.
 
+A bucket is a split, a domain and a quality. `build_store` takes domains from sources, `build_store_by_cluster` from clusters.
+
 What becomes of a document is decided shard by shard (`ops.verdicts`), on any engine and for good. Its tokens are then copied in
 one pass: a bucket is one file whose order is that of its sources, so the disk sets the pace, and a death begins the copy anew.
 """
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +21,15 @@ from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attrition import Attrition, Outcome, Outcomes, attrition, count_outcomes
-from ops.bucket_spill import DOCUMENTS, BucketSpill
+from ops.bucket_spill import DOCUMENTS, BucketSpill, allow_open_spills
 from ops.cache import LEDGER, Bucket, Counters, Ledger, held_out_folder, train_folder
-from ops.config import StoreConfig
+from ops.config import ClusterStoreConfig, StoreConfig
 from ops.dataflow.budget import Budget
 from ops.dataflow.flow import Dataflow
 from ops.dataflow.read import read_pieces
 from ops.dataflow.shard import Piece
-from ops.join import agreed_tokenizer, check_sources
+from ops.domains import Domains, SourceDomains, domains_of_clusters
+from ops.join import QUALITIES, agreed_tokenizer, check_sources
 from ops.shards import ROWS_PER_BATCH, MisalignedShardError, check_aligned
 from ops.verdicts import VERDICTS, judge
 
@@ -42,7 +47,7 @@ class StoreStats(Stats):
     sources: dict[str, Attrition]
 
 
-@program(version="1")
+@program(version="2")
 def build_store(
     config: StoreConfig,
     normalized: Artifacts,
@@ -73,12 +78,46 @@ def build_store(
     """
     inputs = {"normalized": normalized, "language": language, "quality": quality, "contamination": contamination, "tokens": tokens}
     check_sources(inputs, config)
+    domains = SourceDomains({source: config.domains.get(source, source) for source in sorted(normalized)})
+    return _built(config, inputs, {"exact": exact_duplicates, "fuzzy": fuzzy_duplicates}, domains, out)
+
+
+@program(version="1")
+def build_store_by_cluster(
+    config: ClusterStoreConfig,
+    normalized: Artifacts,
+    language: Artifacts,
+    quality: Artifacts,
+    contamination: Artifacts,
+    tokens: Artifacts,
+    cluster_assignments: Artifacts,
+    exact_duplicates: Artifact,
+    fuzzy_duplicates: Artifact,
+    out: Writer,
+) -> StoreStats:
+    """As `build_store`, but a document's domain is its cluster in the finest view of at most `domain_clusters` clusters.
+
+    Args:
+        cluster_assignments: one set per source, of the same clusters, co-partitioned.
+
+    Raises:
+        ValueError: no view is as coarse as that, or this machine lets no process open a file for each bucket.
+    """
+    inputs = {"normalized": normalized, "language": language, "quality": quality, "contamination": contamination, "tokens": tokens}
+    inputs |= {"cluster_assignments": cluster_assignments}
+    check_sources(inputs, config)
+    domains = domains_of_clusters(cluster_assignments, config.domain_clusters)
+    return _built(config, inputs, {"exact": exact_duplicates, "fuzzy": fuzzy_duplicates}, domains, out)
+
+
+def _built(config: StoreConfig, inputs: dict[str, Artifacts], duplicates: dict[str, Artifact], domains: Domains, out: Writer) -> StoreStats:
+    tokens = inputs["tokens"]
     tokenizer = agreed_tokenizer(tokens)
-    flow = Dataflow(out, config.execution)
-    verdicts = judge(flow, config, inputs, {"exact": exact_duplicates, "fuzzy": fuzzy_duplicates})
+    allow_open_spills(len(domains.names) * (1 + QUALITIES))
+    verdicts = judge(Dataflow(out, config.execution), config, inputs, duplicates, domains)
     with out.scratch_folder() as folder, ExitStack() as stack:
         dtype = "uint16" if tokenizer["vocab_size"] <= 1 << 16 else "uint32"
-        build = _Build(folder, dtype, stack, tokenizer, config, Budget.of(config.execution.memory_bytes).batch_bytes)
+        build = _Build(folder, dtype, stack, tokenizer, domains, Budget.of(config.execution.memory_bytes).batch_bytes)
         for source, shards in verdicts.items():
             build.add_source(source, shards, tokens[source], out)
         ledger = build.finish(out)
@@ -108,7 +147,7 @@ class _Build:
     dtype: str
     stack: ExitStack
     tokenizer: dict[str, Any]
-    config: StoreConfig
+    domains: Domains
     batch_bytes: int
     spills: dict[tuple[str, str, int], BucketSpill] = field(default_factory=dict)
     counters: dict[str, Counters] = field(default_factory=dict)
@@ -118,7 +157,8 @@ class _Build:
         documents, tokens, read_documents, read_tokens = np.zeros(len(Outcome), np.int64), np.zeros(len(Outcome), np.int64), 0, 0
         for name, piece in verdicts.items():
             judged = pa.Table.from_batches(read_pieces([piece], self.batch_bytes, ROWS_PER_BATCH), VERDICTS)
-            outcomes, buckets, row = judged["outcome"].to_numpy(), judged["bucket"].to_numpy(), 0
+            outcomes, row = judged["outcome"].to_numpy(), 0
+            buckets = judged["domain"].to_numpy().astype(np.int64) * QUALITIES + judged["quality"].to_numpy()
             for batch in read_pieces([Piece(tokenized.url_of(name))], self.batch_bytes, ROWS):
                 part = slice(row, row + batch.num_rows)
                 check_aligned(f"{source}/{name}: tokens", judged["id"].slice(row, batch.num_rows), batch["id"])
@@ -151,7 +191,7 @@ class _Build:
             {
                 "buckets": tuple(buckets),
                 "dtype": self.dtype,
-                "sources": {source: self._domain(source) for source in self.counters},
+                "sources": {source: self.domains.of_source(source) for source in self.counters},
                 "total": _sum(list(self.counters.values())),
                 "counters": self.counters,
             }
@@ -159,29 +199,31 @@ class _Build:
         )
 
     def _keep(
-        self, source: str, batch: pa.RecordBatch, lengths: npt.NDArray[np.int64], outcomes: Outcomes, buckets: npt.NDArray[np.int8]
+        self, source: str, batch: pa.RecordBatch, lengths: npt.NDArray[np.int64], outcomes: Outcomes, buckets: npt.NDArray[np.int64]
     ) -> None:
-        """Append the documents of a batch that stay to their buckets."""
-        held_out, out = outcomes == Outcome.HELD_OUT, outcomes == Outcome.OUT
-        self._append(("held_out", self._domain(source), 0), source, batch, lengths, held_out)
-        for quality in np.unique(buckets[out]).tolist():
-            self._append(("train", self._domain(source), quality), source, batch, lengths, out & (buckets == quality))
+        """Append the documents of a batch that stay to their buckets (domain x quality). Held-out ones are not told by quality."""
+        held_out = outcomes == Outcome.HELD_OUT
+        keys = np.where(held_out, buckets // QUALITIES * QUALITIES, buckets) * 2 + held_out
+        staying = np.flatnonzero(held_out | (outcomes == Outcome.OUT))
+        order = staying[np.argsort(keys[staying], kind="stable")]
+        kept, runs = batch.take(pa.array(order)), np.flatnonzero(np.diff(keys[order], prepend=-1, append=-1))
+        for start, end in pairwise(runs.tolist()):
+            place, is_held_out = divmod(int(keys[order[start]]), 2)
+            domain, quality = divmod(place, QUALITIES)
+            split = "held_out" if is_held_out else "train"
+            self._append((split, self.names[domain], quality), source, kept.slice(start, end - start), lengths[order[start:end]])
 
-    def _append(
-        self, key: tuple[str, str, int], source: str, batch: pa.RecordBatch, lengths: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]
-    ) -> None:
-        if not chosen.any():
-            return
+    def _append(self, key: tuple[str, str, int], source: str, kept: pa.RecordBatch, lengths: npt.NDArray[np.int64]) -> None:
         if key not in self.spills:
             self.spills[key] = self.stack.enter_context(BucketSpill(self.folder / "-".join(map(str, key)), self.dtype))
-        kept = batch.filter(pa.array(chosen))
-        flat = _with_ends(kept["input_ids"], lengths[chosen], self.tokenizer, source)
+        flat = _with_ends(kept["input_ids"], lengths, self.tokenizer, source)
         names = pa.array([source] * kept.num_rows, pa.string())
-        rows = pa.RecordBatch.from_arrays([names, kept["id"], pa.array(lengths[chosen] + 1), kept["bytes"]], schema=DOCUMENTS)
+        rows = pa.RecordBatch.from_arrays([names, kept["id"], pa.array(lengths + 1), kept["bytes"]], schema=DOCUMENTS)
         self.spills[key].append(rows, flat)
 
-    def _domain(self, source: str) -> str:
-        return self.config.domains.get(source, source)
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return self.domains.names
 
 
 def _with_ends(ids: pa.ListArray, lengths: npt.NDArray[np.int64], tokenizer: dict[str, Any], source: str) -> npt.NDArray[np.int32]:

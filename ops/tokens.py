@@ -15,7 +15,7 @@ from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.attributes import map_attributes
 from ops.config import TokenizeConfig
-from ops.dataflow.shard import Shard, Tally
+from ops.dataflow.shard import Shard, StageFunction, Tally
 from ops.dataflow.work import Output
 from ops.encoder import Encoded, Encoder, encoder_of
 from ops.tokenizer import END_OF_TEXT_ID, load_token_bytes
@@ -58,18 +58,25 @@ def tokenize(config: TokenizeConfig, normalized: Artifact, tokenizer: Artifact, 
     Raises:
         PoisonedShardsError: (a LossyTokenizerError in it) the tokens of a document stand for more or fewer bytes than its text has.
     """
+    return tokenize_by(EncodeDocuments(config, tokenizer), config, normalized, tokenizer, out)[0]
+
+
+def tokenize_by(
+    function: StageFunction, config: TokenizeConfig, normalized: Artifact, tokenizer: Artifact, out: Writer
+) -> tuple[TokenizeStats, Tally]:
+    """Write the tokens that a stage function gives, and count them."""
     encoded = map_attributes(
         "tokens",
         normalized,
         out,
-        EncodeDocuments(config, tokenizer),
+        function,
         columns=["id", "text"],
         output=Output(TOKENS, group_rows=ROWS, batch_rows=ROWS),
         execution=config.execution,
     )
     _copy(tokenizer, "token_bytes.npy", out)
     tally = encoded.tally
-    return TokenizeStats(
+    stats = TokenizeStats(
         documents=encoded.rows,
         tokens=tally["tokens"],
         bytes=tally["bytes"],
@@ -80,6 +87,7 @@ def tokenize(config: TokenizeConfig, normalized: Artifact, tokenizer: Artifact, 
         end_of_text_id=END_OF_TEXT_ID,
         tokenizer_digest=tokenizer.digest,
     )
+    return stats, tally
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from rich.table import Table
 from assets.evaluation import bits_per_byte
 from assets.factory import Factory
 from infra.artifacts.artifact import Artifact
+from ops.attrition import Outcome
 from ops.cache import read_ledger
-
-OUTCOMES = ("contaminated", "fuzzy", "exact", "language", "quality", "held_out_duplicate", "held_out", "out")
 
 
 def show_funnel(console: Console, factory: Factory) -> None:
@@ -62,10 +61,11 @@ def _document_counts(factory: Factory) -> dict[str, dict[str, int]]:
 def _reasons_table(factory: Factory) -> Table:
     """Why documents left at the store; every row adds up to what was read."""
     ledger = read_ledger(_artifact(factory, "store"))
-    table = _table("Store: every document has one outcome", "source", "read", *(name.replace("_", " ") for name in OUTCOMES))
+    outcomes = [outcome.name.lower() for outcome in Outcome if outcome is not Outcome.EMPTIED or ledger.total.documents.emptied]
+    table = _table("Store: every document has one outcome", "source", "read", *(name.replace("_", " ") for name in outcomes))
     for source in sources(factory):
         documents = ledger.counters[source].documents
-        table.add_row(source, f"{documents.read:,}", *(f"{getattr(documents, name):,}" for name in OUTCOMES))
+        table.add_row(source, f"{documents.read:,}", *(f"{getattr(documents, name):,}" for name in outcomes))
     return table
 
 

@@ -13,7 +13,7 @@ from orchestration.evaluate_job import benchmarks
 
 DEEPEN = dg.AssetSelection.tag(ON_DEMAND_TAG, "true")
 EVERYTHING = dg.AssetSelection.all() - DEEPEN
-DATA = dg.AssetSelection.groups("crawl", "documents", "labels", "deduplication", "tokens", "store") - DEEPEN
+DATA = dg.AssetSelection.groups("crawl", "documents", "labels", "deduplication", "clusters", "tokens", "store") - DEEPEN
 TRAIN = dg.AssetSelection.groups("scaling", "training")
 EVALUATE = dg.AssetSelection.groups("evaluation", "release")
 

@@ -1,7 +1,7 @@
 """`seaway trace`: a document's way, from the bytes it was read from to the steps that read it, out of what is published."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,12 +13,12 @@ from model.run import Run, read_run
 from model.trace import ReadDocument, Reading, documents_of_step, readings_of
 from ops.cache import read_ledger
 from ops.trace.documents import TracedDocument, documents_with_id, documents_with_url, text_of
-from ops.trace.fate import Fate, fate_of
+from ops.trace.fate import Fate, fate_of, labels_at
 from ops.trace.places import Place, places_of
 from ops.trace.records import LostRecordError, StoredRecord, record_of
 from orchestration.errors import UntraceableError
 
-LABELS = ("language", "quality", "contamination")
+LABELS = ("language", "quality", "contamination", "tokens")
 RUN_PROGRAMS = ("train", "branch")
 DUPLICATES = {"exact": "exact_duplicates", "fuzzy": "fuzzy_duplicates"}
 
@@ -172,7 +172,11 @@ def _fate(factory: Factory, document: TracedDocument, normalized: Artifact) -> F
     if len(known) < len(sets) + len(duplicates):
         return None
     labels = {"normalized": normalized, **{name: known[name] for name in LABELS}}
-    return fate_of(document, labels, {kind: known[kind] for kind in DUPLICATES}, factory.profile.store_config())
+    fate = fate_of(document, labels, {kind: known[kind] for kind in DUPLICATES}, factory.profile.store_config())
+    cuts = _published(factory, "paragraph_duplicates") if factory.profile.repeated_paragraphs == "cut" else None
+    if cuts is None:
+        return fate
+    return replace(fate, said={**fate.said, "cut": labels_at(cuts, f"{document.source}/{document.shard}", document.row)})
 
 
 def _seen(factory: Factory, ids: frozenset[str], runs: list[PublishedRun]) -> list[Seen]:

@@ -11,6 +11,7 @@ from infra.artifacts.artifact import Artifact
 from infra.storage.streams import open_file
 from ops.dataflow.shard import Piece
 from ops.dedup.numbering import Numbering
+from ops.hashing.columns import TextColumn
 from ops.shards import check_aligned, read_table, shard_names
 
 SPAN = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("survivor_source", pa.string()), ("survivor_id", pa.string())])
@@ -29,18 +30,27 @@ def list_of_spans(repeats: pa.Table, number: int, rows: int, numbering: Numberin
     return pa.ListArray.from_arrays(pa.array(offsets), pa.StructArray.from_arrays(columns, fields=list(SPAN)), type=SPANS)
 
 
-def without_spans(texts: pa.Array, spans: pa.Array) -> pa.StringArray:
-    """The texts with their spans cut out. Spans are bytes of UTF-8, ascending and disjoint, as `paragraph_duplicates` gives them."""
-    if not len(spans.flatten()):
+def without_spans(texts: pa.Array, spans: pa.Array) -> pa.Array:
+    """The texts with their spans cut out.
+
+    Args:
+        spans: of each text a list of (`start`, `end`, ...) in bytes of its UTF-8, ascending, disjoint and not empty, as
+            `paragraph_duplicates` gives them.
+    """
+    cuts = spans.flatten()
+    if not len(cuts):
         return texts
-    kept = []
-    for text, cuts in zip(texts.to_pylist(), spans.to_pylist(), strict=True):
-        data, at, parts = text.encode(), 0, []
-        for cut in cuts:
-            parts.append(data[at : cut["start"]])
-            at = cut["end"]
-        kept.append(b"".join([*parts, data[at:]]).decode())
-    return pa.array(kept, pa.string())
+    column = TextColumn.of(texts)
+    base, sizes = int(column.offsets[0]), np.diff(column.offsets)
+    rows = np.repeat(np.arange(len(spans)), np.diff(spans.offsets.to_numpy()))
+    starts, ends = (column.offsets[rows] - base + cuts.field(edge).to_numpy() for edge in ("start", "end"))
+    edges = np.zeros(int(sizes.sum()) + 1, np.int8)
+    edges[starts] += 1
+    edges[ends] -= 1
+    left = column.data[base : base + int(sizes.sum())][np.cumsum(edges[:-1], dtype=np.int8) == 0]
+    np.subtract.at(sizes, rows, ends - starts)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(left)])
 
 
 def excerpts(source: str, normalized: Artifact, marks: Mapping[str, Piece], count: int) -> list[dict[str, Any]]:

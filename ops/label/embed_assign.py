@@ -18,6 +18,7 @@ from ops.dataflow.work import Output
 from ops.label.config import AssignConfig
 from ops.label.embed import Vectors
 from ops.label.embed_clusters import Labels
+from ops.label.views import clusters_in
 from ops.shards import check_aligned, read_batches, shard_names
 
 ASSIGN_ROWS = 4_096  # similarities computed at once: with 5,000 clusters 160 MB
@@ -31,11 +32,12 @@ class AssignStats(Stats):
 
     documents: int
     views: tuple[str, ...]
+    clusters_digest: str
     mean_similarity: float
     coarsest: dict[str, int]
 
 
-@program(version="2")
+@program(version="3")
 def assign_clusters(config: AssignConfig, normalized: Artifact, embeddings: Artifact, clusters: Artifact, out: Writer) -> AssignStats:
     """Assign every document to a cluster of each view.
 
@@ -49,8 +51,7 @@ def assign_clusters(config: AssignConfig, normalized: Artifact, embeddings: Arti
     Raises:
         MisalignedShardError: the embeddings are of other documents.
     """
-    names = list(clusters.read_json("views.json"))
-    ordered = sorted(names, key=lambda name: -int(name.removeprefix("cluster_")))
+    ordered = sorted(clusters.read_json("views.json"), key=clusters_in, reverse=True)
     schema = pa.schema([("id", pa.string()), ("similarity", pa.float32()), *((name, pa.int32()) for name in ordered)])
     done = map_attributes(
         "assign",
@@ -66,6 +67,7 @@ def assign_clusters(config: AssignConfig, normalized: Artifact, embeddings: Arti
     return AssignStats(
         documents=done.rows,
         views=tuple(ordered),
+        clusters_digest=clusters.digest,
         mean_similarity=round(done.tally["similarity"] / 1_000_000 / max(1, done.rows), 6),
         coarsest=coarsest,
     )

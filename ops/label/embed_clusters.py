@@ -19,6 +19,7 @@ from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
 from ops.label.config import ClusterConfig
 from ops.label.embed import Vectors, in_steps, unit_vectors
+from ops.label.views import view_of
 from ops.shards import read_batches, shard_names
 
 Units = NDArray[np.float32]
@@ -166,7 +167,7 @@ class View:
     @property
     def name(self) -> str:
         """By the clusters that it has."""
-        return f"cluster_{self.labels.max() + 1}"
+        return view_of(int(self.labels.max()) + 1)
 
 
 def nested_views(centroids: Units, population: NDArray[np.int64], sizes: Sequence[int], min_even_share: float) -> tuple[View, ...]:

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from ops.cache import read_ledger
-from ops.config import StoreConfig
+from ops.cache import read_ledger, read_rule
 from ops.report.config import AttritionConfig
 from ops.report.funnel import SourceFunnel, funnel_of, totals
 from ops.report.page import RejectExample, page_of
@@ -31,7 +30,7 @@ class AttritionStats(Stats):
     samples: int
 
 
-@program(version="1")
+@program(version="2")
 def report_attrition(
     config: AttritionConfig,
     raw: Artifacts,
@@ -40,6 +39,7 @@ def report_attrition(
     language: Artifacts,
     quality: Artifacts,
     contamination: Artifacts,
+    tokens: Artifacts,
     exact_duplicates: Artifact,
     fuzzy_duplicates: Artifact,
     store: Artifact,
@@ -61,9 +61,9 @@ def report_attrition(
         funnel_of(source, raw[source], extracted[source], normalized[source], ledger, unfetched[source][0]) for source in sorted(normalized)
     ]
     labels = LabelSets(
-        {"normalized": normalized, "language": language, "quality": quality, "contamination": contamination},
+        {"normalized": normalized, "language": language, "quality": quality, "contamination": contamination, "tokens": tokens},
         {"exact": exact_duplicates, "fuzzy": fuzzy_duplicates},
-        StoreConfig.model_validate(store.manifest.payload.get("config", {})),
+        read_rule(store),
     )
     samples = samples_of(labels, config, sum(funnel.distinct for funnel in funnels), out.progress)
     out.write_json(FUNNEL_FILE, [funnel.model_dump(mode="json") for funnel in funnels])

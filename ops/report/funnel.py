@@ -13,12 +13,12 @@ STEPS = {
     Outcome.CONTAMINATED: "not contaminated",
     Outcome.FUZZY: "no fuzzy duplicate",
     Outcome.EXACT: "no exact duplicate",
+    Outcome.EMPTIED: "with paragraphs of its own",
     Outcome.LANGUAGE: "of a wanted language",
     Outcome.QUALITY: "of enough quality",
     Outcome.HELD_OUT_DUPLICATE: "no held-out duplicate",
-    Outcome.HELD_OUT: "not held out",
 }
-"""What is left after each outcome was taken away."""
+"""What is left after each outcome was taken away; what is not held out then is to train on."""
 
 
 class SourceFunnel(BaseModel):

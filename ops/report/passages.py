@@ -57,7 +57,8 @@ def around(text: str, spans: list[tuple[int, int]], chars: int) -> Passage:
 def side_by_side(removed: str, kept: str, chars: int) -> tuple[Passage, Passage]:
     """The parts of two texts where they first differ, with the words marked that they share, and those that one has alone."""
     start_one, start_two = _before_the_difference(removed, kept, chars)
-    one, two = removed[start_one : start_one + chars], kept[start_two : start_two + chars]
+    read = 2 * chars  # so that the last words shown are compared with what the other text goes on with
+    one, two = removed[start_one : start_one + read], kept[start_two : start_two + read]
     words_one, words_two = list(WORD.finditer(one)), list(WORD.finditer(two))
     matcher = SequenceMatcher(None, [word[0] for word in words_one], [word[0] for word in words_two], autojunk=False)
     same_one, same_two = [False] * len(words_one), [False] * len(words_two)
@@ -65,9 +66,16 @@ def side_by_side(removed: str, kept: str, chars: int) -> tuple[Passage, Passage]
         same_one[at_one : at_one + size] = [True] * size
         same_two[at_two : at_two + size] = [True] * size
     return (
-        Passage(one, start_one, len(removed), _runs(words_one, same_one)),
-        Passage(two, start_two, len(kept), _runs(words_two, same_two)),
+        _shown(removed, start_one, chars, _runs(words_one, same_one)),
+        _shown(kept, start_two, chars, _runs(words_two, same_two)),
     )
+
+
+def _shown(text: str, offset: int, chars: int, marks: tuple[Mark, ...]) -> Passage:
+    """A passage of `chars` characters, with as much of the marks as lies in it."""
+    shown = text[offset : offset + chars]
+    inside = (Mark(mark.start, min(mark.end, len(shown)), mark.kind) for mark in marks if mark.start < len(shown))
+    return Passage(shown, offset, len(text), tuple(inside))
 
 
 def _before_the_difference(one: str, two: str, chars: int) -> tuple[int, int]:

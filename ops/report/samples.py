@@ -48,7 +48,7 @@ class Sample:
 class LabelSets:
     """What all stages said, by source, and the store's rule."""
 
-    per_source: Mapping[str, Artifacts]  # normalized, language, quality, contamination
+    per_source: Mapping[str, Artifacts]  # normalized, language, quality, contamination, tokens
     duplicates: Mapping[str, Artifact]  # exact, fuzzy
     rule: StoreConfig
 
@@ -94,7 +94,7 @@ def _described(
     for outcome, places in drawn.items():
         for index, (document, (_, name, row)) in enumerate(zip(documents[outcome], places, strict=True)):
             text = text_of(labels.normalized[source], document)
-            neighbour = kept[index % len(kept)] if kept and outcome is not Outcome.OUT else None
+            neighbour = kept[index % len(kept)] if kept and outcome not in (Outcome.HELD_OUT, Outcome.OUT) else None
             samples.append(_sample(document, text, outcome, _said(labels, source, name, row), neighbour, labels, config))
     return samples
 
@@ -169,6 +169,8 @@ def _reason(outcome: Outcome, said: Mapping[str, Mapping[str, Any]], rule: Store
             return (
                 f"{share} stand in {(row.get('survivor_id') or 'another document')[:12]} of {row.get('survivor_source') or 'some source'}"
             )
+        case Outcome.EMPTIED:
+            return "every paragraph of it stands in an earlier document, and was cut"
         case Outcome.LANGUAGE:
             return f"{said['language']['language']} at {said['language']['score']:.2f}; kept are {', '.join(rule.languages)}"
         case Outcome.QUALITY:

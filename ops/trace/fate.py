@@ -26,7 +26,7 @@ def fate_of(document: TracedDocument, sets: Mapping[str, Artifact], duplicates: 
 
     Args:
         document: no copy: a copy within a source is gone before anything is said of it.
-        sets: `normalized`, `language`, `quality` and `contamination` of its source.
+        sets: `normalized`, `language`, `quality`, `contamination` and `tokens` of its source.
         duplicates: `exact` and `fuzzy`.
 
     Raises:
@@ -36,7 +36,8 @@ def fate_of(document: TracedDocument, sets: Mapping[str, Artifact], duplicates: 
     places = {name: (sets[name], document.shard) for name in ("language", "quality", "contamination")}
     places |= {kind: (artifact, f"{document.source}/{document.shard}") for kind, artifact in duplicates.items()}
     rows = {name: row_at(artifact, shard, document.row) for name, (artifact, shard) in places.items()}
-    for name, row in {"normalized": held_out, **rows}.items():
+    tokens = row_at(sets["tokens"], document.shard, document.row, ["id", "bytes"])
+    for name, row in {"normalized": held_out, "tokens": tokens, **rows}.items():
         if row.pop("id") != document.id:
             raise MisalignedShardError(f"{document.source}/{document.shard}: row {document.row} of {name} is of another document")
     language, quality = rows["language"]["language"], np.float32(rows["quality"]["score"])
@@ -45,6 +46,7 @@ def fate_of(document: TracedDocument, sets: Mapping[str, Artifact], duplicates: 
         is_contaminated=np.array([rows["contamination"]["is_contaminated"]]),
         is_fuzzy_duplicate=np.array([rows["fuzzy"]["is_duplicate"]]),
         is_exact_duplicate=np.array([rows["exact"]["is_duplicate"]]),
+        is_emptied=np.array([tokens["bytes"] == 0]),
         language_is_allowed=np.array([not config.languages or language in config.languages]),
         quality_suffices=np.array([config.min_quality is None or bool(quality >= config.min_quality)]),
     )

@@ -7,6 +7,7 @@ import yaml
 
 from assets.profile import ASSETS, load_profile
 from assets.profile_file import ProfileError, built_in_names
+from ops.config import ClusterStoreConfig, TokenizeRestConfig
 
 
 def changed(tmp_path: Path, **sections: object) -> str:
@@ -96,6 +97,17 @@ def test_a_ladder_cell_that_does_not_fit_fails_when_the_profile_is_loaded(tmp_pa
 def test_an_unknown_key_in_a_ladder_cell_is_named_with_the_cell(tmp_path: Path):
     with pytest.raises(ProfileError, match=r"ladder\.w32\.model\.widht: unknown key"):
         load_profile(changed(tmp_path, ladder={"w32": {"model": {"widht": 32}}}))
+
+
+def test_what_tokens_and_store_are_made_of_follows_from_the_profiles_choices(tmp_path: Path):
+    plain = load_profile(changed(tmp_path))
+    assert plain.tokens_config("pydoc") == plain.programs.tokens
+    assert plain.store_config().domains["pydoc"] == "documentation"
+    chosen = load_profile(changed(tmp_path, domain_clusters=40, repeated_paragraphs="cut"))
+    assert chosen.store_config() == ClusterStoreConfig(domain_clusters=40)
+    assert chosen.tokens_config("pydoc") == TokenizeRestConfig(source="pydoc")
+    with pytest.raises(ProfileError, match="repeated_paragraphs: Input should be 'keep' or 'cut'"):
+        load_profile(changed(tmp_path, repeated_paragraphs="drop"))
 
 
 @pytest.mark.parametrize("key", ["a,b", "a...b", "a|b", "A", ".a"])

@@ -48,6 +48,8 @@ def outcome_of(document: Document, config: StoreConfig) -> str:
         return "fuzzy"
     if document.exact:
         return "exact"
+    if not document.tokens:
+        return "emptied"
     if config.languages and document.language not in config.languages:
         return "language"
     if config.min_quality is not None and document.score < config.min_quality:
@@ -81,7 +83,9 @@ def test_every_document_is_in_its_bucket_or_counted_as_the_first_reason_that_hol
         built = store_of(tmp_path_factory.mktemp("store"), sources, config, shards=shards)
     expected: dict[str, list[tuple[str, str, list[int]]]] = {}
     counted = {
-        source: dict.fromkeys(("contaminated", "fuzzy", "exact", "language", "quality", "held_out_duplicate", "held_out", "out"), 0)
+        source: dict.fromkeys(
+            ("contaminated", "fuzzy", "exact", "emptied", "language", "quality", "held_out_duplicate", "held_out", "out"), 0
+        )
         for source in sources
     }
     for source, documents in sources.items():
@@ -200,5 +204,5 @@ def test_an_end_of_text_inside_a_document_is_refused(tmp_path: Path) -> None:
 
 
 def test_counters_that_do_not_balance_stop_the_store() -> None:
-    with pytest.raises(AssertionError, match="add up to 8"):
-        attrition(9, [1] * 8)
+    with pytest.raises(AssertionError, match="add up to 9"):
+        attrition(8, [1] * 9)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -51,23 +52,50 @@ from orchestration.definitions import defs
 from orchestration.jobs import DATA
 graph = defs.resolve_asset_graph()
 print(json.dumps({
-    "reads": sorted(key for key, stage in STAGES.items() if "learned_quality" in stage.upstream),
+    "reads": {key: sorted(stage.upstream) for key, stage in STAGES.items()},
+    "programs": {key: stage.program for key, stage in STAGES.items()},
     "data": sorted(key.to_user_string() for key in DATA.resolve(graph)),
     "automated": sorted(node.key.to_user_string() for node in graph.asset_nodes if node.automation_condition),
 }))
 """
 
 
-def test_learnt_scores_that_a_profile_chooses_are_built_with_the_data_and_read_by_the_store(tmp_path: Path):
-    profile = tmp_path / "chosen.yaml"
-    profile.write_text("extends: demo\nquality_scores: learned_quality\n")
+def chosen(folder: Path, choices: str) -> dict[str, Any]:
+    """The lineage of the demo with some choices, as a process of its own sees it."""
+    profile = folder / "chosen.yaml"
+    profile.write_text(f"extends: demo\n{choices}\n")
     environment = {**os.environ, "SEAWAY_PROFILE": str(profile)}
-    found = json.loads(subprocess.run([sys.executable, "-c", CHOSEN], check=True, capture_output=True, env=environment).stdout)
+    found: dict[str, Any] = json.loads(
+        subprocess.run([sys.executable, "-c", CHOSEN], check=True, capture_output=True, env=environment).stdout
+    )
+    return found
+
+
+def readers(found: dict[str, Any], asset: str) -> list[str]:
+    return sorted(key for key, upstream in found["reads"].items() if asset in upstream)
+
+
+def test_learnt_scores_that_a_profile_chooses_are_built_with_the_data_and_read_by_the_store(tmp_path: Path):
+    found = chosen(tmp_path, "quality_scores: learned_quality")
     learnt = {"quality_grades", "quality_model", "learned_quality"}
-    assert found["reads"] == ["attrition", "store"]
+    assert readers(found, "learned_quality") == ["attrition", "store"]
     assert learnt < set(found["data"])
     assert learnt < set(found["automated"])
     assert not (ON_DEMAND - learnt) & {*found["data"], *found["automated"]}
+
+
+def test_clusters_for_domains_and_cuts_that_a_profile_chooses_are_built_with_the_data_and_read(tmp_path: Path):
+    found = chosen(tmp_path, "domain_clusters: 8\nrepeated_paragraphs: cut")
+    assert readers(found, "cluster_assignments") == ["store"]
+    assert readers(found, "paragraph_duplicates") == ["tokens"]
+    assert (found["programs"]["store"], found["programs"]["tokens"]) == (
+        "ops.store:build_store_by_cluster",
+        "ops.tokens_rest:tokenize_without_repeats",
+    )
+    wanted = {"embedder", "embeddings", "clusters", "cluster_assignments", "paragraph_duplicates"}
+    assert wanted < set(found["data"])
+    assert wanted < set(found["automated"])
+    assert not (ON_DEMAND - wanted) & {*found["data"], *found["automated"]}
 
 
 def test_dagster_sees_every_stage_and_nothing_else():

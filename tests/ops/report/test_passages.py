@@ -35,6 +35,15 @@ def test_two_long_texts_are_shown_where_they_first_differ():
     assert marked(one, "shared")[0].startswith("word word")
 
 
+def test_words_at_the_end_of_an_excerpt_are_compared_with_what_the_other_text_goes_on_with():
+    words = " ".join(f"word{n}" for n in range(40))
+    one, two = side_by_side(words, f"a title of four {words}", 100)
+    assert (len(one.text), len(two.text)) == (100, 100)
+    assert words[100].isalnum(), "a word is cut in two"
+    assert marked(one, "only") == []
+    assert marked(two, "only") == ["a title of four"]
+
+
 @given(st.text(max_size=80), st.lists(st.tuples(st.integers(-5, 200), st.integers(-5, 200)), max_size=5), st.integers(1, 60))
 def test_marks_are_ascending_disjoint_and_inside_whatever_the_spans(text: str, spans: list[tuple[int, int]], chars: int):
     passage = around(text, spans, chars)
@@ -45,7 +54,7 @@ def test_marks_are_ascending_disjoint_and_inside_whatever_the_spans(text: str, s
 
 @given(st.text(max_size=120, alphabet="ab \n"), st.text(max_size=120, alphabet="ab \n"))
 def test_shared_words_are_the_same_on_both_sides(one: str, two: str):
-    left, right = side_by_side(one, two, 100)
+    left, right = side_by_side(one, two, 120)
     words = [[word for part in marked(side, "shared") for word in part.split()] for side in (left, right)]
     assert words[0] == words[1]
     everything = [word for mark in left.marks for word in left.text[mark.start : mark.end].split()]

@@ -125,13 +125,14 @@ def test_a_record_that_is_not_there_is_an_error_that_says_what_is(crawled: tuple
         (Document("c", (2, 3), fuzzy=True), Outcome.FUZZY),
         (Document("d", (2, 3), held_out=True, exact=True), Outcome.HELD_OUT_DUPLICATE),
         (Document("e", (2, 3), language="de"), Outcome.LANGUAGE),
+        (Document("g", (), language="de"), Outcome.EMPTIED),
         (Document("f", (2, 3), score=0.01, quality=0), Outcome.QUALITY),
     ],
 )
 def test_a_documents_fate_is_the_stores_own_word(tmp_path: Path, document: Document, outcome: Outcome):
     others = [Document(f"other {n}", (4, 5, 6)) for n in range(9)]
     inputs = store_inputs(tmp_path, {"web": [*others, document]}, shards=2)
-    sets = {name: inputs[name]["web"] for name in ("normalized", "language", "quality", "contamination")}  # type: ignore[index]
+    sets = {name: inputs[name]["web"] for name in ("normalized", "language", "quality", "contamination", "tokens")}  # type: ignore[index]
     duplicates = {kind: inputs[f"{kind}_duplicates"] for kind in ("exact", "fuzzy")}
     shard, row = next(
         (name, ids.index(document.id)) for name in shard_names(sets["normalized"])
