@@ -58,9 +58,20 @@ class UnbalancedFunnelError(ValueError):
     """The stages' counters contradict each other: some were built from other documents."""
 
 
+SPOKEN = {
+    Outcome.FUZZY: "fuzzy duplicate",
+    Outcome.EXACT: "exact duplicate",
+    Outcome.LANGUAGE: "other language",
+    Outcome.QUALITY: "low quality",
+    Outcome.HELD_OUT_DUPLICATE: "held-out duplicate",
+    Outcome.HELD_OUT: "held out",
+    Outcome.OUT: "to train on",
+}
+
+
 def spoken(outcome: Outcome) -> str:
     """An outcome in words."""
-    return "to train on" if outcome is Outcome.OUT else outcome.name.lower().replace("_", " ")
+    return SPOKEN.get(outcome, outcome.name.lower())
 
 
 def funnel_of(

@@ -64,7 +64,7 @@ def _head(funnels: Sequence[SourceFunnel]) -> Markup:
         (f"{sums['distinct']:,}", "distinct documents"),
         (f"{sums['documents_out']:,}", "documents to train on"),
         (f"{sums['tokens_out']:,}", f"tokens to train on, of {sums['tokens_read']:,}"),
-        (f"{kept:.1%}", "of the records are kept"),
+        (f"{kept:.1%}", "of the records are trained on"),
     ]
     return joined(
         element("h1", "What became of the documents"),
@@ -78,16 +78,22 @@ def _head(funnels: Sequence[SourceFunnel]) -> Markup:
 def _overview(funnels: Sequence[SourceFunnel]) -> Markup:
     outcomes = [outcome for outcome in ORDER if any(getattr(funnel.documents, outcome.name.lower()) for funnel in funnels)]
     titles = ["source", "records", "rejected", "blank", "copies", *(spoken(outcome) for outcome in outcomes), "tokens out", ""]
-    rows = [_overview_row(funnel, outcomes) for funnel in funnels]
+    counts = [_counts(funnel, outcomes) for funnel in funnels]
+    rows = [_overview_row(funnel.source, row, _bar(funnel)) for funnel, row in zip(funnels, counts, strict=True)]
+    if len(funnels) > 1:
+        rows.append(_overview_row("all sources", [sum(column) for column in zip(*counts, strict=True)], text(""), class_="total"))
     table = element("table", element("tr", *(element("th", title) for title in titles)), *rows)
     return joined(element("h2", "Funnel"), element("div", table, class_="scroll"), _legend(outcomes))
 
 
-def _overview_row(funnel: SourceFunnel, outcomes: Sequence[Outcome]) -> Markup:
+def _counts(funnel: SourceFunnel, outcomes: Sequence[Outcome]) -> list[int]:
     counts = [funnel.records, sum(funnel.rejected.values()), funnel.blank, funnel.copies]
-    counts += [getattr(funnel.documents, outcome.name.lower()) for outcome in outcomes]
-    cells = [element("td", f"{count:,}") for count in [*counts, funnel.tokens.out]]
-    return element("tr", element("td", funnel.source), *cells, element("td", _bar(funnel), style="width: 24%"))
+    return [*counts, *(getattr(funnel.documents, outcome.name.lower()) for outcome in outcomes), funnel.tokens.out]
+
+
+def _overview_row(title: str, counts: Sequence[int], bar: Markup, **attributes: str) -> Markup:
+    cells = [element("td", f"{count:,}") for count in counts]
+    return element("tr", element("td", title), *cells, element("td", bar, style="width: 24%"), **attributes)
 
 
 def _bar(funnel: SourceFunnel) -> Markup:
@@ -118,12 +124,13 @@ def _source(
         parts += [element("h3", "Pages that could not be fetched"), _reasons(funnel.fetch_errors, unfetched)]
     if funnel.rejected:
         parts += [element("h3", "Records that are no documents"), _reasons(funnel.rejected, rejects)]
-    removed = [sample for sample in samples if sample.outcome != Outcome.OUT.name.lower()]
-    if removed:
-        parts += [element("h3", "Removed, beside what was kept"), _meaning_of_marks(), *(_sample(sample) for sample in removed)]
-    kept = [sample for sample in samples if sample.outcome == Outcome.OUT.name.lower()]
-    if kept:
-        parts += [element("h3", "Kept"), *(_sample(sample) for sample in kept)]
+    shown = {outcome: [sample for sample in samples if sample.outcome == outcome.name.lower()] for outcome in Outcome}
+    held_out, kept = shown.pop(Outcome.HELD_OUT), shown.pop(Outcome.OUT)
+    if removed := [sample for one in shown.values() for sample in one]:
+        parts += [element("h3", "Removed, beside what was kept"), _meaning_of_marks(), *map(_sample, removed)]
+    for title, some in (("Held out", held_out), ("Kept", kept)):
+        if some:
+            parts += [element("h3", title), *map(_sample, some)]
     return element("section", *parts)
 
 

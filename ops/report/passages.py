@@ -42,7 +42,7 @@ def around(text: str, spans: list[tuple[int, int]], chars: int) -> Passage:
         spans: byte ranges of the text's UTF-8, as the stages give them; what is not inside the text is cut off.
     """
     places = sorted((_chars_before(text, start), _chars_before(text, end)) for start, end in spans)
-    offset = max(0, places[0][0] - chars // 4) if places else 0
+    offset = _word_after(text, places[0][0] - chars // 4, places[0][0]) if places else 0
     shown = text[offset : offset + chars]
     marks: list[Mark] = []
     for start, end in places:
@@ -52,6 +52,13 @@ def around(text: str, spans: list[tuple[int, int]], chars: int) -> Passage:
         elif start < end:
             marks.append(Mark(start, end, "reason"))
     return Passage(shown, offset, len(text), tuple(marks))
+
+
+def find_words(words: str, text: str) -> list[tuple[int, int]]:
+    """Where the words first stand in a text in a row, whatever white space parts them: a byte range, or none."""
+    pattern = r"\s+".join(map(re.escape, words.split()))
+    found = re.search(pattern, text) if pattern else None
+    return [(len(text[: found.start()].encode()), len(text[: found.end()].encode()))] if found else []
 
 
 def side_by_side(removed: str, kept: str, chars: int) -> tuple[Passage, Passage]:
@@ -98,6 +105,14 @@ def _runs(words: list[re.Match[str]], same: list[bool]) -> tuple[Mark, ...]:
         else:
             marks.append(Mark(word.start(), word.end(), kind))
     return tuple(marks)
+
+
+def _word_after(text: str, start: int, end: int) -> int:
+    """Where the first whole word of [start, end) begins; `start` if there is none."""
+    if start <= 0:
+        return 0
+    found = re.compile(r"\s\S").search(text, start - 1, end)
+    return found.start() + 1 if found else start
 
 
 def _chars_before(text: str, byte: int) -> int:

@@ -12,7 +12,7 @@ from ops.attrition import Outcome
 from ops.config import StoreConfig
 from ops.join import read_labels, shards_of
 from ops.report.config import AttritionConfig
-from ops.report.passages import Passage, around, beginning, side_by_side
+from ops.report.passages import Passage, around, beginning, find_words, side_by_side
 from ops.trace.documents import TracedDocument, documents_with_id, text_of
 from ops.trace.fate import labels_at
 
@@ -152,10 +152,8 @@ def _exam(text: str, hits: list[Mapping[str, Any]], labels: LabelSets, config: A
         for document in documents_with_id(source, labels.normalized[source], frozenset({hit["item"]})):
             if not document.is_copy:
                 exam = text_of(labels.normalized[source], document)
-                leaked = text.encode()[hit["start"] : hit["end"]]
-                start = exam.encode().find(leaked)
-                spans = [(start, start + len(leaked))] if start >= 0 and leaked else []
-                return Beside("held out", source, document.id, document.url, around(exam, spans, config.excerpt_chars))
+                leaked = text.encode()[hit["start"] : hit["end"]].decode()
+                return Beside("held out", source, document.id, document.url, around(exam, find_words(leaked, exam), config.excerpt_chars))
     return None
 
 

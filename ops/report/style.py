@@ -3,14 +3,16 @@
 STYLE = """
 :root {
   --ink: #1b1f24; --dim: #667085; --line: #e4e7ec; --ground: #ffffff; --raised: #f8f9fb;
-  --out: #2f7d5b; --held: #8fbfa8; --reject: #9aa4b2; --blank: #c5ccd6; --copies: #b7a7d6; --exact: #8f7cc3; --fuzzy: #6a55a8;
+  --out: #2f7d5b; --held: #5c9b80; --reject: #9aa4b2; --blank: #c5ccd6; --copies: #b7a7d6; --exact: #8f7cc3; --fuzzy: #6a55a8;
   --contaminated: #c2453d; --language: #d98e2b; --quality: #c9b037; --reason: #ffd9a8; --shared: #e6f4ec; --only: #fbd9dc;
+  --exam: #4aa3c7; --emptied: #d17fb0;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --ink: #e6e8ec; --dim: #98a2b3; --line: #2c333d; --ground: #14171b; --raised: #1b2026;
     --out: #4fae84; --held: #2f6e54; --reject: #5d6877; --blank: #3c4552; --copies: #5a4d7c; --exact: #7564ad; --fuzzy: #9583d8;
     --contaminated: #e0655c; --language: #d98e2b; --quality: #b8a032; --reason: #6b4a17; --shared: #1d3b2e; --only: #4f2227;
+    --exam: #3b87a8; --emptied: #a85a8a;
   }
 }
 * { box-sizing: border-box; }
@@ -42,7 +44,8 @@ tr.total td { font-weight: 600; border-bottom: none; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 16px; margin: 10px 0 0; color: var(--dim); font-size: 13px; }
 .legend i { display: inline-block; width: 10px; height: 10px; border-radius: 3px; margin-right: 6px; }
 .out { background: var(--out); } .held_out { background: var(--held); } .rejected { background: var(--reject); }
-.blank { background: var(--blank); } .copies, .held_out_duplicate { background: var(--copies); }
+.blank { background: var(--blank); } .copies { background: var(--copies); }
+.held_out_duplicate { background: var(--exam); } .emptied { background: var(--emptied); }
 .exact { background: var(--exact); } .fuzzy { background: var(--fuzzy); } .contaminated { background: var(--contaminated); }
 .language { background: var(--language); } .quality { background: var(--quality); }
 .sample { border: 1px solid var(--line); border-radius: 10px; margin: 0 0 14px; overflow: hidden; }

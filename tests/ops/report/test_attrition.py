@@ -142,6 +142,7 @@ def test_every_outcome_is_shown_with_its_reason_and_what_it_stands_beside(report
     assert shown["poor"]["reason"] == "a quality of 0.010; kept are those of 0.1 and more"
     assert shown["poor"]["beside"]["title"] == "kept, of the same source"
     assert shown["kept 0"]["beside"] is None
+    assert shown["exam"]["beside"] is None, "nobody removed it"
 
 
 def test_the_page_holds_every_text_and_obeys_none(report: Artifact):

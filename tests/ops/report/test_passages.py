@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.report.passages import Passage, around, side_by_side
+from ops.report.passages import Passage, around, find_words, side_by_side
 
 
 def marked(passage: Passage, kind: str) -> list[str]:
@@ -16,7 +16,15 @@ def test_the_reason_is_marked_where_it_stands_in_characters_not_bytes():
     passage = around(text, [(start, start + 28)], 400)
     assert marked(passage, "reason") == ["What is the capital of Peru?"]
     assert len(passage.text) == 400
+    assert passage.text.startswith("Straße "), "it begins with a whole word"
     assert text[passage.offset : passage.offset + 400] == passage.text
+
+
+def test_words_are_found_whatever_white_space_parts_them():
+    text = "Größe:\n  what is\u00a0the\n\n capital (of) Peru? And more"
+    [(start, end)] = find_words(" what is the capital (of) Peru?", text)
+    assert text.encode()[start:end].decode() == "what is\u00a0the\n\n capital (of) Peru?"
+    assert find_words("what was", text) == find_words("  ", text) == []
 
 
 def test_words_that_only_one_text_has_are_told_from_shared_ones():
