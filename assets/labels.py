@@ -20,14 +20,16 @@ LEAST_ACCURACY = 0.95  # of one language; short documents and code under a langu
 def language(artifact: Artifact) -> Report:
     """The language of every document, by fastText's lid.176, with its confidence. Nothing is dropped here.
 
-    `accuracy` is by language, over documents whose language the profile knows (`known`).
+    `accuracy` is by language, over documents whose language the profile knows (`known`); `accuracy_of_known` over all of them.
     """
     accuracy = artifact.stats["accuracy"]
+    known, right = (sum(row[name] for row in accuracy.values()) for name in ("documents", "right"))
     return Report(
         metadata={
             **numbers(artifact.stats),
             "languages": counts(artifact.stats["languages"], "language", "documents"),
             "accuracy": table({"language": key, **row} for key, row in accuracy.items()),
+            **({"known_documents": known, "accuracy_of_known": right / known} if known else {}),
             "labels_sample": samples(artifact, first_shard(artifact), ["id", "language", "score"]),
         },
         warnings={"known_languages_are_named": all(row["accuracy"] >= LEAST_ACCURACY for row in accuracy.values())},

@@ -1,5 +1,6 @@
 """Language and quality of real corpora."""
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,6 +50,20 @@ def test_the_fast_detector_has_the_word_only_where_fasttext_says_the_same() -> N
     slow, _, _ = label_texts(texts, LanguageConfig(detector="fasttext"))
     assert fast == slow
     assert detectors.count("eldc") > 40
+
+
+@pytest.mark.parametrize(("language", "name", "script"), [
+    ("ru", "react_docs_ru", "[\u0400-\u04ff]"), ("ja", "react_docs_ja", "[\u3040-\u30ff]"), ("zh", "react_docs_zh-hans", "[\u4e00-\u9fff]"),
+])  # fmt: skip
+def test_pages_full_of_code_are_in_the_language_of_their_script_and_untranslated_ones_in_english(
+    language: str, name: str, script: str
+) -> None:
+    texts = [row["text"] for row in rows_of(name)]
+    found, _, _ = label_texts(pa.array(texts), LanguageConfig())
+    letters = [(len(re.findall(script, text)), len(re.findall(r"[^\W\d_]", text))) for text in texts]
+    is_translated = [own > 0.02 * all_ for own, all_ in letters]
+    assert 5 < sum(is_translated) < len(texts)
+    assert found == [language if translated else "en" for translated in is_translated]
 
 
 def test_every_language_of_the_novels_is_named_right_in_998_of_1000_pieces() -> None:

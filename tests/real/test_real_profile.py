@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from infra.artifacts.artifact import Artifact
@@ -24,8 +25,8 @@ Published = Mapping[tuple[str, str | None], Artifact]
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
-    """Everything that `seaway demo --profile real --job data` publishes, by asset and partition."""
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `seaway demo --profile real --job data` left everything."""
     home = tmp_path_factory.mktemp("real")
     environment = {key: value for key, value in os.environ.items() if key not in ("DAGSTER_HOME", "SEAWAY_PROFILE")}
     done = subprocess.run(
@@ -39,7 +40,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)
-    store = ArtifactStore(str(home / "real" / "artifacts"))
+    return home / "real"
+
+
+@pytest.fixture(scope="module")
+def published(home: Path) -> Published:
+    """Everything that it published, by asset and partition."""
+    store = ArtifactStore(str(home / "artifacts"))
     return {(asset, partition): artifact for asset, partition, _, artifact in store.artifacts()}
 
 
@@ -70,6 +77,23 @@ def test_the_stores_counters_balance_over_all_documents(published: Published) ->
 
 def test_no_source_is_wiped(published: Published) -> None:
     assert published["fuzzy_duplicates", None].stats["alarms"] == []
+
+
+def test_dagster_shows_how_often_each_language_is_named_right(home: Path):
+    with dg.DagsterInstance.from_config(str(home / "dagster")) as instance:
+        wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey("language"), asset_partitions=["corpus"])
+        [record] = instance.fetch_materializations(wanted, limit=1).records
+    assert record.asset_materialization is not None
+    shown = record.asset_materialization.metadata
+    accuracy = shown["accuracy"]
+    assert isinstance(accuracy, dg.TableMetadataValue)
+    rows = {str(row.data["language"]): row.data for row in accuracy.records}
+    for language, row in rows.items():
+        print(f"{language}  {row['right']:>4} of {row['documents']:>4}  {row['accuracy']:.4f}")
+    assert len(rows) >= 34
+    assert shown["known_documents"].value == sum(int(str(row["documents"])) for row in rows.values()) > 800
+    assert float(str(shown["accuracy_of_known"].value)) >= 0.998
+    assert all(float(str(row["accuracy"])) >= 0.95 for row in rows.values()), rows
 
 
 def test_all_evaluations_are_guarded_and_held_out_text_is_kept_from_training(published: Published) -> None:
