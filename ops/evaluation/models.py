@@ -1,16 +1,20 @@
 """What a released model says of itself, read without an accelerator library: enough to refuse a wrong one before anything is allocated."""
 
 import hashlib
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from infra.artifacts.manifest import FileEntry, digest_of
+from ops.tokenizer import token_bytes_of
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
+TOKEN_BYTES = "token_bytes.npy"  # of a tokenizer artifact, beside its TOKENIZER
 LINEAGE = "lineage.json"  # of our own releases: digests of everything that the model was made of
 
 
@@ -65,9 +69,13 @@ def require_vocabulary(tokenizer: Tokenizer, vocab_size: int, end_id: int, where
 
 
 def tokenizer_digest(path: Path) -> str:
-    """The digest that an artifact of nothing but this file, named `tokenizer.json`, has: it is that file's identity everywhere."""
-    content = path.read_bytes()
-    return digest_of([FileEntry(name=TOKENIZER, size=len(content), sha256=hashlib.sha256(content).hexdigest())])
+    """The digest of the tokenizer artifact that a `tokenizer.json` is of: its other file, `token_bytes.npy`, follows from this one."""
+    text = path.read_bytes()
+    sizes = io.BytesIO()
+    np.save(sizes, token_bytes_of(Tokenizer.from_str(text.decode())))
+    files = {TOKENIZER: text, TOKEN_BYTES: sizes.getvalue()}
+    entries = [FileEntry(name=name, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for name, content in files.items()]
+    return digest_of(entries)
 
 
 def _require_identity(folder: Path) -> None:

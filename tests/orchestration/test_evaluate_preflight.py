@@ -11,10 +11,14 @@ import pytest
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.writer import Writer
 from infra.storage.objects import list_names
+from ops.config import TokenizerConfig
 from ops.evaluation.models import tokenizer_digest
+from ops.tokenizer import train_tokenizer
 from orchestration.evaluate_plan import PreflightError, missing, profile_for
-from tests.builders import publish
+from tests.builders import publish, run_program
 from tests.model.eval.tasks.released import BIRDS, EGGS, answer_task, choice_task, release
+from tests.ops.conftest import CORPUS
+from tests.ops.normalized import normalized
 from tests.orchestration.evaluating import SUITE, Lab, open_lab
 
 
@@ -119,11 +123,13 @@ def test_a_release_with_its_own_tokenizer_passes(lab: Lab) -> None:
     assert len(lab.plan().evaluations) == 2
 
 
-def test_the_digest_of_a_tokenizers_file_is_that_of_its_artifact(tmp_path: Path) -> None:
-    out = Writer(str(tmp_path / "attempt"), scratch_url=str(tmp_path / "scratch"))
-    with out.open("tokenizer.json") as stream:
-        stream.write((release(tmp_path / "release") / "tokenizer.json").read_bytes())
-    assert tokenizer_digest(tmp_path / "release" / "tokenizer.json") == publish(tmp_path, out, {}).digest
+def test_the_digest_of_a_tokenizers_file_is_that_of_the_artifact_it_was_copied_from(tmp_path: Path) -> None:
+    source = normalized(tmp_path / "source", list(CORPUS))
+    trained = run_program(
+        train_tokenizer, TokenizerConfig(vocab_size=300, max_source_share=1.0), tmp_path / "trained", normalized={"prose": source}
+    )
+    assert len(trained.names) > 1, "an artifact of one file would not show whether the others count"
+    assert tokenizer_digest(trained.local_path("tokenizer.json")) == trained.digest
 
 
 def test_a_checkpoint_that_was_trained_on_a_tokenizer_of_equal_size_is_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
