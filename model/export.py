@@ -70,3 +70,8 @@ def model_config(released: dict[str, Any]) -> ModelConfig:
 def release_arrays(parameters: dict[str, NDArray[Any]], router_bias: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """What `model.safetensors` holds: all parameters, and the router's selection bias that belongs to exactly these weights."""
     return {**parameters, ROUTER_BIAS: router_bias}
+
+
+def released_name(stored: str) -> str:
+    """What an array of a checkpoint is called in a release of it."""
+    return stored.removeprefix("parameters/")

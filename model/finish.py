@@ -4,28 +4,30 @@
 `checkpoint/optimizer.safetensors` lets a branch go on; who only evaluates does not read it.
 """
 
-from typing import Any
+from contextlib import nullcontext
 
+import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
 from infra.artifacts.artifact import Artifact
 from infra.artifacts.config import identity_of
 from infra.artifacts.program import Stats
 from infra.artifacts.writer import Writer
 from model import gang
-from model.arrays import Arrays, ArraysMismatchError, decode, encode
+from model.array_files import places_in, read_box, slabs_of
+from model.arrays import Arrays, ArraysMismatchError, decode
 from model.layout import Layout
 from model.loop import Position, checkpoints_of, kept_url
 from model.parameters import Params, count
-from model.pieces import assembled, whole_arrays
+from model.pieces import Assembly
 from model.run import CONFIG, FLOPS_CONVENTIONS, Data, Run, RunState, kept_folder
-from model.state import TrainState, from_arrays, to_arrays
+from model.state import TrainState, from_arrays, named_leaves
 from model.step import state_shapes
+from model.whole_state import WholeState, write_whole
 
 FINAL = "checkpoint"
-MODEL = f"{FINAL}/model.safetensors"
-OPTIMIZER = f"{FINAL}/optimizer.safetensors"
+STATE_FILES = ("model.safetensors", "optimizer.safetensors")
+MODEL, OPTIMIZER = (f"{FINAL}/{name}" for name in STATE_FILES)
 
 
 class TrainStats(Stats):
@@ -41,10 +43,15 @@ class TrainStats(Stats):
 
 
 def write_finished(run: Run, data: Data, tokenizer: str, position: Position, out: Writer) -> TrainStats:
-    """Write config, rows, final state and its description; of a gang, process 0 alone does, with the whole state in its memory.
+    """Write config, rows, final state and its description. All processes of a gang call it; process 0 writes.
+
+    States are put together from the checkpoints that the loop has committed, a slab at a time: no process has one in memory.
 
     Args:
         tokenizer: digest of the one that cut the data.
+
+    Raises:
+        ArraysMismatchError: storage has lost a state that the run had committed.
     """
 
     def described(step: int) -> RunState:
@@ -52,15 +59,13 @@ def write_finished(run: Run, data: Data, tokenizer: str, position: Position, out
         return RunState(step=step, tokens=tokens, flops=flops, flops_conventions=FLOPS_CONVENTIONS, data=data, tokenizer=tokenizer)
 
     state = described(position.step)
-    arrays = to_arrays(position.state)
     if gang.is_leader():
         out.write_json(CONFIG, identity_of(run))
         position.tracker.write(out)
-        _write_state(FINAL, arrays, state, out)
+    _write_state(FINAL, out.scratch_url, run, state, out)
     for step in run.keep_steps:
-        kept = _kept_arrays(run, data, step, out)
-        if gang.is_leader():
-            _write_state(kept_folder(step), kept, described(step), out)
+        _write_state(kept_folder(step), kept_url(out.scratch_url, step), run, described(step), out)
+    gang.all_agree(True)  # nobody leaves before process 0 has written all
     parameters = count(run.model)
     evals = position.tracker.evals
     return TrainStats(
@@ -83,34 +88,48 @@ def read_model(checkpoint: Artifact, run: Run) -> tuple[Params, Array]:
 
 
 def read_state(checkpoint: Artifact, run: Run, layout: Layout, *, kept_step: int | None = None) -> TrainState:
-    """The whole train state of a finished run, laid out as a branch takes it over.
+    """The whole train state of a finished run, laid out as a branch takes it over; each process reads its part.
 
     Args:
         kept_step: that of a step which the run kept; None: the final one.
     """
     folder = FINAL if kept_step is None else kept_folder(kept_step)
-    arrays = {**_read(checkpoint, f"{folder}/model.safetensors"), **_read(checkpoint, f"{folder}/optimizer.safetensors")}
-    state: TrainState = assembled(f"{checkpoint.url}/{folder}", arrays, layout.shaped(state_shapes(run)))
+    assembly = Assembly(layout.shaped(state_shapes(run)))
+    for name in STATE_FILES:
+        with checkpoint.open(f"{folder}/{name}") as stream:
+            for key, place in places_in(stream).items():
+                if not assembly.wants(key, place.shape, place.dtype):
+                    continue
+                for box in slabs_of(place):
+                    if assembly.needs(key, place.shape, box):
+                        assembly.take(key, place.shape, box, read_box(stream, place, box))
+    state: TrainState = assembly.tree(f"{checkpoint.url}/{folder}")
     return state
 
 
-def _write_state(folder: str, arrays: Arrays, state: RunState, out: Writer) -> None:
-    parts: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "optimizer": {}}
-    for key, array in arrays.items():
-        parts["optimizer" if key.startswith("optimizer/") else "model"][key] = array
-    for name, part in parts.items():
-        with out.open(f"{folder}/{name}.safetensors") as stream:
-            stream.write(encode(part))
-    out.write_json(f"{folder}/state.json", state.model_dump(mode="json"))
+def _write_state(folder: str, scratch_url: str, run: Run, state: RunState, out: Writer) -> None:
+    """Write the state of a committed step.
 
+    Args:
+        scratch_url: where the checkpoints lie that have it.
+    """
 
-def _kept_arrays(run: Run, data: Data, step: int, out: Writer) -> Arrays:
-    """The state after `step` updates, whole, for process 0; the others have nothing to read."""
-    url = kept_url(out.scratch_url, step)
-    found = checkpoints_of(run, data, url).newest(lambda names: gang.is_leader())
-    if found is None:
-        raise ArraysMismatchError(f"{url} has lost the state after {step} updates; remove the checkpoints beside it and train again")
-    return whole_arrays(url, found.arrays, state_shapes(run)) if gang.is_leader() else {}
+    def beat() -> None:
+        out.progress(run.end_step - run.start_step, run.end_step - run.start_step, "steps")
+
+    urls = checkpoints_of(run, state.data, scratch_url).whole_at(state.step, beat)
+    if urls is None:
+        raise ArraysMismatchError(
+            f"{scratch_url} has lost the state after {state.step} updates; remove the checkpoints beside it and train again"
+        )
+    shapes = state_shapes(run)
+    declared = {name: (tuple(leaf.shape), np.dtype(leaf.dtype)) for name, leaf in named_leaves(shapes).items()}
+    parts = ({name for name in declared if not name.startswith("optimizer/")}, {name for name in declared if name.startswith("optimizer/")})
+    with WholeState(scratch_url, urls, shapes) if gang.is_leader() else nullcontext() as whole:
+        for file, names in zip(STATE_FILES, parts, strict=True):
+            write_whole(f"{folder}/{file}", {name: declared[name] for name in names}, whole, out, beat)
+    if gang.is_leader():
+        out.write_json(f"{folder}/state.json", state.model_dump(mode="json"))
 
 
 def _read(checkpoint: Artifact, name: str) -> Arrays:

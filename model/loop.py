@@ -30,7 +30,7 @@ from model.growth import rate_share
 from model.layout import Layout, laid_out
 from model.loader import MixtureLoader
 from model.mesh_config import MeshConfig
-from model.pieces import assembled, overlaps, own_pieces
+from model.pieces import Assembly, own_pieces
 from model.run import FLOPS_CONVENTIONS, Data, Run, kept_folder
 from model.state import TrainState
 from model.step import StepMeasures, make_step, state_shapes, to_device
@@ -81,9 +81,10 @@ def run_to_end(
         CheckpointMismatchError: the scratch directory holds another run's checkpoints.
     """
     gang.join()
-    layout = laid_out(mesh, run.model, run.loader)
     checkpoints = checkpoints_of(run, data, out.scratch_url)
+    checkpoints.require_own()  # what can be refused is, before a probe of some kernel is compiled
     loader = MixtureLoader(store, mixture, run.loader)
+    layout = laid_out(mesh, run.model, run.loader)
     model, attention = settled(run.model, run.loader.sequence_tokens)
     scorer = HeldOutScorer(run.model, store, run.held_out, layout=layout)
     step_of = make_step(run.model_copy(update={"model": model}), layout)
@@ -133,10 +134,10 @@ def kept_url(scratch_url: str, step: int) -> str:
 
 def _resume(run: Run, checkpoints: CheckpointStore, layout: Layout, begin: Callable[[Layout], TrainState]) -> Position:
     like = layout.shaped(state_shapes(run))
-    found = checkpoints.newest(lambda names: overlaps(names, like))
+    found = checkpoints.newest(lambda: Assembly(like))
     if found is None:
         return Position(run.start_step, begin(layout), Tracker())
-    state: TrainState = assembled(f"the checkpoint of step {found.step}", found.arrays, like)
+    state: TrainState = found.taken.tree(f"the checkpoint of step {found.step}")
     return Position(found.step, state, Tracker.restore(found.journal))
 
 

@@ -5,16 +5,17 @@ from collections.abc import Mapping
 from infra.artifacts.artifact import Artifact, Artifacts
 from infra.artifacts.program import Stats, program
 from infra.artifacts.writer import Writer
-from model.arrays import encode
+from model.array_files import places_in, read_box, slabs_of, write_arrays
 from model.card import model_card
 from model.config import ReleaseConfig
 from model.eval.report import Evaluation
-from model.export import CONFIG, WEIGHTS, release_arrays, release_config
-from model.finish import read_model
+from model.export import CONFIG, ROUTER_BIAS, WEIGHTS, release_config, released_name
+from model.finish import MODEL
 from model.lineage import lineage_of
 from model.parameters import count
+from model.pieces import check_pieces
 from model.run import FinishedRun, read_run, require_tokenizer
-from model.state import to_arrays
+from model.step import state_shapes
 from ops.tokenizer import END_OF_TEXT_ID, PAD, SPECIALS
 
 
@@ -79,9 +80,15 @@ def release(
 
 
 def _write_model(finished: FinishedRun, checkpoint: Artifact, out: Writer) -> None:
-    params, router_bias = read_model(checkpoint, finished.run)
-    with out.open(WEIGHTS) as stream:
-        stream.write(encode(release_arrays(to_arrays(params), to_arrays({"bias": router_bias})["bias"])))
+    """Weights and config; the weights slab by slab, for they may exceed this host's memory."""
+    shapes = state_shapes(finished.run)
+    with checkpoint.open(MODEL) as source, out.open(WEIGHTS) as stream:
+        places = places_in(source)
+        stored = {name: (place.shape, place.dtype) for name, place in places.items()}
+        check_pieces(f"{checkpoint.url}/{MODEL}", stored, {"parameters": shapes.parameters, ROUTER_BIAS: shapes.router_bias})
+        released = {released_name(name): place for name, place in places.items()}
+        declared = {name: (place.shape, place.dtype) for name, place in released.items()}
+        write_arrays(stream.write, declared, lambda name: (read_box(source, released[name], box) for box in slabs_of(released[name])))
     described = release_config(
         finished.run.model,
         context_tokens=finished.run.loader.sequence_tokens,

@@ -35,7 +35,7 @@ class EvaluateStats(Stats):
     is_within_tolerance: bool | None
 
 
-@program(version="5")
+@program(version="6")
 def evaluate(
     config: EvaluateConfig,
     checkpoint: Artifact,

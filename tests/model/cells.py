@@ -30,11 +30,20 @@ def tiny_config(**fields: Any) -> TrainConfig:
     return TrainConfig(**{**settings, **fields})
 
 
-def finished_run(directory: Path, run: Run, measures: Mapping[str, float], *, data: Data = DATA, step: int | None = None) -> Artifact:
+def finished_run(
+    directory: Path,
+    run: Run,
+    measures: Mapping[str, float],
+    *,
+    data: Data = DATA,
+    step: int | None = None,
+    tokenizer: str | None = None,
+) -> Artifact:
     """An artifact with a run's config, state and one held-out row after its last update."""
     out = Writer(str(directory / "attempt"), scratch_url=str(directory / "scratch"))
     step = run.end_step if step is None else step
-    state = RunState(step=step, tokens=run.tokens_after(step), flops=run.flops_after(step), flops_conventions=FLOPS_CONVENTIONS, data=data)
+    spent = {"tokens": run.tokens_after(step), "flops": run.flops_after(step)}
+    state = RunState(step=step, **spent, flops_conventions=FLOPS_CONVENTIONS, data=data, tokenizer=tokenizer)
     out.write_json(CONFIG, identity_of(run))
     out.write_json(STATE, state.model_dump(mode="json"))
     with out.open("evals.jsonl") as stream:

@@ -4,6 +4,7 @@ process has one number of devices for its life.
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m tests.model.meshes
 """
 
+import hashlib
 import json
 from typing import Any
 
@@ -13,14 +14,18 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from model.architecture import ModelConfig
+from model.arrays import encode
 from model.batch import Batch
 from model.config import LoaderConfig, OptimizerConfig
 from model.exchange import exchange, routes
 from model.layout import AXES, Layout, laid_out
 from model.mesh_config import MeshConfig
 from model.run import Run, resolve
+from model.state import to_arrays
 from model.step import Step, make_step, mean_gradient, start_state
+from tests.model.apart import experts_apart, sent_bytes, uneven_loss
 from tests.model.cells import tiny_config
+from tests.model.layers import WIDTH
 from tests.model.learner import CHEAP, bias, packed, variant, weights
 from tests.model.lives import MODEL
 
@@ -100,15 +105,15 @@ def run_of(**changes: Any) -> Run:
     return resolve(config)
 
 
-def losses(run: Run, step: Step, layout: Layout | None) -> tuple[list[float], float]:
-    """Losses of ten steps, and the largest radius drift on the way."""
+def losses(run: Run, step: Step, layout: Layout | None) -> tuple[list[float], float, str]:
+    """Losses of ten steps, the largest radius drift on the way, and what the last state hashes to."""
     state, seen, drift = start_state(run, layout), [], 0.0
     for number in range(STEPS):
         batch = packed(run.model, seed=number, rows=ROWS, tokens=TOKENS)
         state, measures = step(state, batch if layout is None else spread(batch, layout))
         seen.append(float(measures.loss))
         drift = max(drift, float(measures.radius_drift))
-    return seen, drift
+    return seen, drift, hashlib.sha256(encode(to_arrays(state))).hexdigest()
 
 
 def exchanges() -> dict[str, float]:
@@ -116,8 +121,9 @@ def exchanges() -> dict[str, float]:
     devices, most, width, length = 8, 5, 3, 40
     rng = np.random.default_rng(1)
     sizes = rng.integers(0, most + 1, (devices, devices)).astype(np.int32)
-    rows = rng.normal(size=(devices, length, width)).astype(np.float32)
-    weigh = rng.normal(size=(devices, devices * most, width)).astype(np.float32)
+    # Small whole numbers, so that no sum rounds: a transpose is one exactly or not at all.
+    rows = rng.integers(-8, 9, (devices, length, width)).astype(np.float32)
+    weigh = rng.integers(-8, 9, (devices, devices * most, width)).astype(np.float32)
     mesh = Mesh(np.array(jax.devices()).reshape(1, 1, 8, 1), AXES)
     split = PartitionSpec("expert")
 
@@ -152,7 +158,8 @@ def exchanges() -> dict[str, float]:
 
 def main() -> None:
     assert len(jax.devices()) == 8
-    report: dict[str, Any] = {"gradients": {}, "exchange": exchanges()}
+    report: dict[str, Any] = {"gradients": {}, "exchange": exchanges(), "experts": experts_apart(), "uneven": uneven_loss()}
+    report["sent_bytes"] = {"full": sent_bytes(None), "half": sent_bytes(WIDTH // 2)}
     alone: dict[ModelConfig, dict[str, Any]] = {}
     for name, (model, mesh) in cases().items():
         if model not in alone:
@@ -161,13 +168,13 @@ def main() -> None:
     run = run_of()
     layout = laid_out(MeshConfig(), run.model, LOADER)
     step = make_step(run, layout)
-    on_one, _ = losses(run, make_step(run), None)
-    first, drift = losses(run, step, layout)
-    again, _ = losses(run, step, layout)
+    on_one, _, _ = losses(run, make_step(run), None)
+    first, drift, state = losses(run, step, layout)
+    again, _, state_again = losses(run, step, layout)
     report["losses"] = {
         "difference": max(abs(a - b) for a, b in zip(first, on_one, strict=True)),
         "drift": drift,
-        "equal again": first == again,
+        "equal again": (first, state) == (again, state_again),
     }
     print(json.dumps(report))
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from model.finish import MODEL, OPTIMIZER, read_model, read_state
 from model.layout import one_device
 from model.loader import MixtureLoader
 from model.parameters import Params
-from model.run import Origin, read_run, resolve
+from model.run import Origin, kept_folder, read_run, resolve
 from model.schedule import learning_rate
 from model.state import TrainState, same
 from model.step import make_step, start_state, to_device
@@ -99,7 +100,7 @@ def equal(left: Params, right: Params) -> bool:
 
 
 def test_a_branch_leaves_a_step_that_its_parent_kept_as_if_the_parent_had_ended_there(data: dict[str, Artifact], tmp_path: Path) -> None:
-    config = tiny_config(eval_every_steps=None, stop_after_steps=6)
+    config = tiny_config(eval_every_steps=None, stop_after_steps=6, log_every_steps=1)
     keeping = run_program(train, config.model_copy(update={"keep_steps": (3,)}), tmp_path / "keeping", **data)
     ended = run_program(train, config.model_copy(update={"stop_after_steps": 3}), tmp_path / "ended", **data)
     left = BranchConfig(cooldown_steps=2, eval_every_steps=None)
@@ -107,9 +108,17 @@ def test_a_branch_leaves_a_step_that_its_parent_kept_as_if_the_parent_had_ended_
     after = run_program(branch, left, tmp_path / "after", parent=ended, **data)
     for name in (MODEL, OPTIMIZER, "metrics.jsonl"):
         assert content(at_three, name) == content(after, name)
+    assert rows_of(keeping)[: len(rows_of(ended))] == rows_of(ended), "a branch leaves no mark on the trunk"
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert content(keeping, f"{kept_folder(3)}/{name}") == content(ended, f"checkpoint/{name}")
     assert read_run(at_three).run.origin == Origin(parent=keeping.digest, step=3, tokens=3 * 128, flops=read_run(ended).state.flops)
     with pytest.raises(ValueError, match=r"parent_step = 4: .* has its state after 3, 6 updates alone"):
         run_program(branch, left.model_copy(update={"parent_step": 4}), tmp_path / "never", parent=keeping, **data)
+
+
+def rows_of(artifact: Artifact) -> list[Any]:
+    with artifact.open("metrics.jsonl") as stream:
+        return read_rows(stream)
 
 
 def content(artifact: Artifact, name: str) -> bytes:

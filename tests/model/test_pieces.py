@@ -1,5 +1,7 @@
 """Parts of arrays: named by their place, put together whatever cut them, refused where one is missing."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 from model.arrays import ArraysMismatchError
-from model.pieces import assembled, overlaps, own_pieces, whole_arrays
+from model.pieces import Assembly, own_pieces
 
 WHOLE = np.arange(24, dtype=np.float32).reshape(4, 6)
 QUARTERS = {
@@ -19,15 +21,25 @@ QUARTERS = {
 LIKE = {"head": jax.ShapeDtypeStruct((4, 6), jnp.float32, sharding=SingleDeviceSharding(jax.local_devices()[0]))}
 
 
+def assembled(pieces: dict[str, np.ndarray], like: Any = LIKE) -> Any:
+    """The tree that these pieces make, given row by row."""
+    found = Assembly(like)
+    for key, piece in pieces.items():
+        if not found.wants(key, piece.shape, piece.dtype):
+            continue
+        for row in range(piece.shape[0]):
+            found.take(key, piece.shape, ((row, row + 1), (0, piece.shape[1])), piece[row : row + 1])
+    return found.tree("here")
+
+
 def test_what_one_device_holds_whole_bears_its_name_alone_and_comes_back() -> None:
     pieces = own_pieces({"head": jnp.asarray(WHOLE)})
     assert list(pieces) == ["head"]
-    np.testing.assert_array_equal(assembled("here", pieces, LIKE)["head"], WHOLE)
+    np.testing.assert_array_equal(assembled(pieces)["head"], WHOLE)
 
 
 def test_parts_are_put_together_by_the_place_in_their_names() -> None:
-    np.testing.assert_array_equal(assembled("here", QUARTERS, LIKE)["head"], WHOLE)
-    np.testing.assert_array_equal(whole_arrays("here", QUARTERS, LIKE)["head"], WHOLE)
+    np.testing.assert_array_equal(assembled(QUARTERS)["head"], WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +56,12 @@ def test_parts_are_put_together_by_the_place_in_their_names() -> None:
 )
 def test_parts_of_another_array_or_not_all_of_them_are_refused(pieces: dict[str, np.ndarray]) -> None:
     with pytest.raises(ArraysMismatchError, match="here doesn't hold this model's arrays"):
-        assembled("here", pieces, LIKE)
+        assembled(pieces)
 
 
-def test_a_file_is_needed_if_a_part_in_it_is_or_if_nobody_knows_it() -> None:
-    assert overlaps(["head[0:2,0:3]"], LIKE)
-    assert overlaps(["unknown[0:1]"], LIKE)
-    assert not overlaps(["head[4:8,0:6]"], LIKE)
-    assert not overlaps([], LIKE)
+def test_only_what_overlaps_with_what_a_process_needs_is_wanted() -> None:
+    found = Assembly(LIKE)
+    assert found.wants("head[0:2,0:3]", (2, 3), WHOLE.dtype)
+    assert found.needs("head[0:2,0:3]", (2, 3), ((1, 2), (0, 3)))
+    assert not found.wants("head[4:8,0:6]", (4, 6), WHOLE.dtype)
+    assert not found.wants("head[0:2,0:3]", (2, 3), np.dtype(np.float64))

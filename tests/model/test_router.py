@@ -40,6 +40,19 @@ def test_softmax_weighs_experts_against_all_experts_of_their_token(renormalize: 
     np.testing.assert_allclose(combine, config.router_combine_scale * chosen / whole, rtol=1e-5)
 
 
+@pytest.mark.parametrize("estimator", ["exact", "histogram"])
+def test_renumbered_experts_are_chosen_under_their_new_numbers_with_their_old_weights(estimator: str) -> None:
+    config = narrow(router_quantile=estimator)
+    x, weights, bias = layer_of(config)
+    order, is_token = jnp.asarray([2, 0, 3, 1]), jnp.ones(x.shape[0], bool)
+    experts, combine, stats = route(x, weights["router"], bias, config, is_token, axes=())
+    renumbered, same_weights, moved = route(x, weights["router"][:, order], bias[order], config, is_token, axes=())
+    np.testing.assert_array_equal(order[renumbered], experts)
+    np.testing.assert_allclose(same_weights, combine, rtol=1e-6)
+    np.testing.assert_array_equal(moved.load, stats.load[order])
+    np.testing.assert_allclose(moved.next_bias, stats.next_bias[order], atol=1e-6)
+
+
 def test_the_router_bias_has_no_gradient() -> None:
     config = narrow()
     x, weights, bias = layer_of(config)

@@ -34,7 +34,7 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "interleaved rotation": {"rope_pairing": "interleaved"},
     "queries per head of their own": {"kv_heads": 4},
     "one key for all heads": {"kv_heads": 1},
-    "no norm of queries and keys": {"qk_norm": False},
+    "no norm of queries and keys": {"qk_norm": False, "qk_scale": 0.3},  # else scores of tens, whose rounding a softmax enlarges
     "no shared expert": {"shared_experts": 0, "shared_expert_width": 0},
     "global with full rotation": {"window_tokens": None, "rope_layers": "all", "rope_fraction": 1.0},
     "windows alone": {"global_every": None},
@@ -53,7 +53,7 @@ def test_hidden_states_equal_the_numpy_reference(changes: dict[str, Any]) -> Non
     params, router_bias, batch = weights(config), bias(config), packed(config)
     ours = hidden_states(params, router_bias, config, batch.tokens, batch.segment_ids)
     theirs = reference.hidden_states(params, np.asarray(router_bias), config, np.asarray(batch.tokens), np.asarray(batch.segment_ids))
-    assert np.max(np.abs(ours - theirs)) < 2e-5  # float32 rounding, values up to 5, through norms that amplify small activations
+    assert np.max(np.abs(ours - theirs)) < 1e-5  # float32 rounding, values up to 7, through norms that amplify small activations
 
 
 @pytest.mark.parametrize("tied_head", [False, True])
@@ -63,7 +63,7 @@ def test_token_losses_equal_the_numpy_reference(tied_head: bool) -> None:
     ours = jax.jit(token_nats, static_argnums=2)(params, router_bias, config, batch)
     numpy = [np.asarray(a) for a in (router_bias, batch.tokens, batch.segment_ids, batch.targets)]
     theirs = reference.nats(params, numpy[0], config, *numpy[1:])
-    assert np.max(np.abs(ours - theirs)) < 2e-5  # hidden states' 1e-5, through logits of several nats
+    assert np.max(np.abs(ours - theirs)) < 1e-5  # float32 rounding of losses up to 13 nats
 
 
 @pytest.mark.parametrize("moe_backend", ["dense", "looped", "blocked", "ragged"])
