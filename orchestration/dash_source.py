@@ -27,7 +27,7 @@ from ops.evaluation.samples import SAMPLES
 from ops.evaluation.statistics import Tally
 from orchestration.dash_rows import result_of, sample_of, shown_estimate
 
-LISTED = ("kind", "extracted", "grading")  # columns of a line in a list of samples
+LISTED = ("kind", "choices", "model_choice", "gold_choice", "extracted", "grading")  # columns of a line in a list of samples
 NOTHING_TAKEN = ("", "[invalid]")  # what a filter gives that found no answer
 
 
@@ -72,6 +72,14 @@ class ArchivedResults:
         except (ArchiveError, StorageError) as error:
             raise Unavailable(f"The samples of {result.run} can't be read: {error}") from error
         return sample_of(rows[0]) if rows else None
+
+    def trajectory(self, result: Result, uri: str, limit: int) -> str:
+        """Of the run's own archive: `Archive.open` refuses every other place. Bytes that are no UTF-8 are shown by their numbers."""
+        try:
+            with Archive(self._snapshot(result).url).open(uri) as stream:
+                return stream.read(limit).decode("utf-8", errors="backslashreplace")
+        except (ArchiveError, StorageError, OSError, ValueError) as error:
+            raise Unavailable(f"{uri} can't be read: {error}") from error
 
     def mean(self, results: Sequence[Result | None]) -> Estimate:
         """Over a panel whose missing evaluations are bounded."""

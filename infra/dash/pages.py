@@ -22,6 +22,7 @@ from infra.dash.board import GATE, PANEL, Filters, board_of
 from infra.dash.results import Key, Result, Source, Unavailable, Verdict
 
 SAMPLES_PER_PAGE = 50
+TRAJECTORY_BYTES = 1 << 20  # shown of one; a page is for a person, the whole blob for a program
 VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "ungraded")
 POLICY = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 HEADERS = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
@@ -122,7 +123,20 @@ class Dash:
             raise _Problem(400, "Not a sample's key", str(error)) from error
         if sample is None:
             raise _Problem(404, "No such sample", f"{result.run} has no sample {' / '.join(map(str, key))}.")
-        return self._render("sample.html", here="board", result=result, sample=sample, whole="whole" in request.query_params)
+        trajectory, missing = self._trajectory(result, sample.trajectory)
+        whole = "whole" in request.query_params
+        return self._render(
+            "sample.html", here="board", result=result, sample=sample, whole=whole, trajectory=trajectory, trajectory_missing=missing
+        )
+
+    def _trajectory(self, result: Result, uri: str | None) -> tuple[str | None, str | None]:
+        """The text of a trajectory, and why there is none: the rest of the sample can be read without it."""
+        if uri is None:
+            return None, None
+        try:
+            return self._source.trajectory(result, uri, TRAJECTORY_BYTES), None
+        except Unavailable as unavailable:
+            return None, str(unavailable)
 
     def _predictions(self, request: Request) -> str:
         return self._render("predictions.html", here="predictions", predictions=self._source.predictions())

@@ -95,6 +95,7 @@ class Sample:
         key: identifies it in its run; pages are ordered by it.
         reason: what the grader said.
         document: the item as it was read.
+        trajectory: URI of what was too large for the item's row (`Source.trajectory` reads it).
     """
 
     key: Key
@@ -117,6 +118,16 @@ class Sample:
     def name(self) -> str:
         """Its key, for people."""
         return " / ".join(map(str, self.key))
+
+    @property
+    def answer(self) -> str | None:
+        """What was graded: the choice that the model made, or what was taken from its output."""
+        return next((choice.text for choice in self.choices if choice.is_chosen), self.extracted)
+
+    @property
+    def right_choice(self) -> str | None:
+        """The choice that would have been right, where there are choices."""
+        return next((choice.text for choice in self.choices if choice.is_gold), None)
 
 
 @dataclass(frozen=True)
@@ -171,6 +182,9 @@ class Source(Protocol):
 
     def sample(self, result: Result, key: Key) -> Sample | None:
         """One sample, all of it."""
+
+    def trajectory(self, result: Result, uri: str, limit: int) -> str:
+        """The first `limit` bytes of what a sample's URI names, as text; nothing outside the result's own archive."""
 
     def mean(self, results: Sequence[Result | None]) -> Estimate:
         """The mean success rate of one model over a panel of benchmarks, missing ones bounded."""

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 from collections.abc import Sequence
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,26 @@ def test_samples_come_by_key_and_by_verdict(source: ArchivedResults, tmp_path: P
     assert source.sample(result, ("gsm8k", "9", 0, FILTER)) is None
 
 
+def test_a_trajectory_is_read_from_the_runs_own_archive_and_from_nowhere_else(source: ArchivedResults, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("not for the board")
+    told = record("1" * 16, "autumn", coverage=Coverage(attempted=1, scored=1, correct=1))
+    archive = Archive(archive_of(str(tmp_path), told.run_id))
+    with archive.transaction() as transaction:
+        uri = transaction.put_blob("trajectories/0.json", b"step\xff \xe2\x80\xa8 1")
+        transaction.append(SAMPLES, samples_batch([replaced(ANSWERS[0], trajectory=uri)]))
+        transaction.append(RECORDS, record_row(told))
+    result = only(source)
+    found = source.sample(result, ("gsm8k", "0", 0, FILTER))
+    assert found is not None
+    assert found.trajectory == uri
+    assert source.trajectory(result, uri, 100) == "step\\xff \u2028 1"
+    assert source.trajectory(result, uri, 4) == "step"
+    away = (f"file://{tmp_path}/secret.txt", f"{tmp_path}/secret.txt", "archive://blobs/../../secret.txt", f"archive://blobs/x::{tmp_path}")
+    for other in away:
+        with pytest.raises(Unavailable, match="can't be read"):
+            source.trajectory(result, other, 100)
+
+
 def test_choices_say_which_was_chosen_and_which_is_right(source: ArchivedResults, tmp_path: Path) -> None:
     item = Sample(
         task="arc",
@@ -151,6 +172,8 @@ def test_choices_say_which_was_chosen_and_which_is_right(source: ArchivedResults
     found = source.sample(result, ("arc", "1", 0, "none"))
     assert found is not None
     assert [(one.is_chosen, one.is_gold) for one in found.choices] == [(True, False), (False, True)]
+    (listed,) = source.page(result, after=None, limit=9, verdict=None).samples
+    assert (listed.answer, listed.right_choice) == (" a", " b")
 
 
 def test_answers_from_which_nothing_could_be_taken_are_suspect(source: ArchivedResults, tmp_path: Path) -> None:

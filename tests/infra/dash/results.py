@@ -45,6 +45,7 @@ class InMemory:
     samples: list[Sample] = field(default_factory=list)
     predicted: list[Prediction] = field(default_factory=list)
     is_away: bool = False
+    blobs: dict[str, str] = field(default_factory=dict)
 
     def results(self) -> Sequence[Result]:
         if self.is_away:
@@ -62,6 +63,11 @@ class InMemory:
 
     def sample(self, result: Result, key: Key) -> Sample | None:
         return next((one for one in self.samples if one.key == key), None)
+
+    def trajectory(self, result: Result, uri: str, limit: int) -> str:
+        if uri not in self.blobs:
+            raise Unavailable(f"{uri} can't be read: it is not in this archive")
+        return self.blobs[uri][:limit]
 
     def mean(self, results: Sequence[Result | None]) -> Estimate:
         known = [one.estimate if one and one.estimate else Estimate(0, 1, 0, 1, None, "bounded") for one in results]

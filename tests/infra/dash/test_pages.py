@@ -8,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from infra.dash.pages import SAMPLES_PER_PAGE, Dash
+from infra.dash.results import Sample
 from tests.infra.dash.results import InMemory
 from tests.infra.dash.scene import HOSTILE, scene
 
@@ -92,6 +93,24 @@ def test_a_sample_says_why_it_counts_as_it_does(client: TestClient) -> None:
     choices = read(client, f"/sample?run={GSM8K.run}&key=%5B%22gsm8k%22%2C%220005%22%5D")
     marked = [str(attributes["class"]).split() for tag, attributes in choices.tags if tag == "li"]
     assert marked == [[], ["gold"], ["chosen"], []]
+
+
+def test_a_list_of_samples_says_what_was_answered_and_what_would_have_been_right(client: TestClient) -> None:
+    row = client.get(f"/run?run={GSM8K.run}").text.partition("gsm8k / 0005")[2].partition("</tr>")[0]
+    assert "the rain" in row, "the choice that the model made"
+    assert "loglik: right is the moon" in row
+
+
+def test_a_trajectory_is_shown_from_its_blob_and_a_lost_one_hides_nothing_else() -> None:
+    uri = "archive://blobs/trajectories/17.json"
+    item = Sample(("gsm8k", "17"), "failed", "agentic", method="unit_tests", metric="resolved", score=0.0, output="gave up", trajectory=uri)
+    url = f"/sample?run={GSM8K.run}&key=%5B%22gsm8k%22%2C%2217%22%5D"
+    for blobs, sentence in (({uri: f"step 1: {HOSTILE}"}, "step 1: <script>"), ({}, f"{uri} can't be read: it is not in this archive")):
+        with TestClient(Dash(InMemory([GSM8K], [item], blobs=blobs), "here").application()) as client:
+            page = read(client, url)
+        assert sentence in page.text
+        assert "gave up" in page.text
+        assert not [tag for tag, _ in page.tags if tag in ("script", "img")]
 
 
 def test_hostile_texts_are_text_and_nothing_in_them_is_lost_or_obeyed(client: TestClient) -> None:
