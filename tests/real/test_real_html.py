@@ -15,6 +15,7 @@ from ops.crawl.raw import raw
 from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract
 from ops.extract.html import html_extractor
+from ops.extract.page_tests import PageTest, score
 from ops.extract.text import decode_text, is_binary
 from ops.normalize import normalize
 from ops.observe import observe
@@ -75,6 +76,23 @@ def test_the_extractor_stays_above_its_measured_f1_on_the_article_benchmark() ->
     assert len(truth) == 181
     assert f1 >= 0.956  # 0.957 with resiliparse 2.0.1; 0.934 before articles were cut out of the main content
     assert r > 0.96
+
+
+def test_published_passages_of_real_pages_are_kept_and_left_out() -> None:
+    """trafilatura's own tests, in our format."""
+    folder = REAL_DATA / "html_extraction" / "trafilatura"
+    tests = []
+    for url, asked in json.loads((folder / "evaldata.subset.json").read_text()).items():
+        html, _ = decode_text(gzip.decompress((folder / "html" / f"{asked['file']}.gz").read_bytes()), None, is_html=True)
+        given = {"name": url, "class": "prose", "html": html, "must_contain": asked["with"], "must_not_contain": asked["without"]}
+        tests.append(PageTest.model_validate(given))
+    found = score(tests, html_extractor("resiliparse"))["all"]
+    faults = Counter(failure.fault for failure in found.failures)
+    wanted, unwanted = (sum(map(len, passages)) for passages in zip(*((t.must_contain, t.must_not_contain) for t in tests), strict=True))
+    print(f"\n{found.passed} of {found.tests} pages; missing {faults['missing']} of {wanted}, unwanted {faults['unwanted']} of {unwanted}")
+    assert (found.tests, wanted, unwanted) == (183, 544, 544)
+    assert faults["missing"] <= 51
+    assert faults["unwanted"] <= 93
 
 
 def _four_grams(text: str) -> Counter[tuple[str, ...]]:

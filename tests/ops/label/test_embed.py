@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,13 @@ def test_pages_of_a_topic_are_nearer_than_pages_of_two(embedder: Artifact) -> No
     assert np.diag(alike) == pytest.approx(1.0, abs=1e-5)
 
 
+def test_what_stands_behind_the_head_does_not_count(embedder: Artifact) -> None:
+    short = replace(Embedder.read(embedder), max_chars=200)
+    head, rest = page("sea", 1)[:200], page("law", 1)
+    assert np.array_equal(short(pa.array([head])), short(pa.array([f"{head}{rest}"])))
+    assert not np.array_equal(short(pa.array([head])), Embedder.read(embedder)(pa.array([f"{head} {rest}"])))
+
+
 def test_case_and_punctuation_do_not_count_and_word_order_hardly() -> None:
     embedder = Embedder(np.ones(1 << 12), 12, 1_000, 192, 1)
     one, same, turned, other = unit_vectors(
@@ -94,6 +102,7 @@ def test_the_program_writes_a_row_for_each_document(source: Artifact, embeddings
 def test_bytes_do_not_depend_on_the_batch(tmp_path: Path, source: Artifact, embedder: Artifact, embeddings: Artifact) -> None:
     again = run_program(embed, EmbedConfig(batch_rows=7), tmp_path, normalized=source, embedder=embedder)
     assert again.digest == embeddings.digest
+    assert result.stats["clusters_digest"] == clusters.digest
 
 
 def test_clusters_are_the_topics_and_nested_views_hold_whole_ones(tmp_path: Path, source: Artifact, embeddings: Artifact) -> None:

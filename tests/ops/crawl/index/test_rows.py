@@ -30,6 +30,16 @@ def test_parquet_and_cdxj_say_the_same():
     assert rows_of("cdx-00000.gz", members) == expected
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_size_of_batches_changes_neither_rows_nor_what_is_counted(rows: int, monkeypatch: pytest.MonkeyPatch):
+    crawl = small_crawl()
+    spoilt = cdxj(crawl.rows) + b"no json at all\n"
+    expected = rows_of("a.parquet", columnar(crawl.rows)), rows_of("a.cdxj", spoilt)
+    monkeypatch.setattr("ops.crawl.index.rows.BATCH_ROWS", rows)
+    assert (rows_of("a.parquet", columnar(crawl.rows)), rows_of("a.cdxj", spoilt)) == expected
+    assert expected[1][1] == 1
+
+
 def test_a_line_that_names_no_record_is_counted():
     good = cdxj(small_crawl(pages=1).rows)
     bad = [
