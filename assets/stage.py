@@ -252,8 +252,8 @@ def result_of(report: Report, outcome: Outcome) -> dg.MaterializeResult[Any]:
         "digest": artifact.digest,
         "recipe": artifact.manifest.recipe,
         "how": outcome.how,
-        "files": len(artifact.names),
-        "bytes": sum(entry.size for entry in artifact.manifest.files),
+        "artifact_files": len(artifact.names),
+        "artifact_bytes": sum(entry.size for entry in artifact.manifest.files),
         **speed_of(artifact.stats, outcome.observations),
     }
     return dg.MaterializeResult(

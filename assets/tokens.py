@@ -66,7 +66,7 @@ def store(artifact: Artifact) -> Report:
             **numbers(artifact.stats),
             "funnel": table({"source": key, **row["documents"]} for key, row in ledger["counters"].items()),
             "funnel_in_tokens": table({"source": key, **row["tokens"]} for key, row in ledger["counters"].items()),
-            "buckets": table({key: value for key, value in bucket.items() if key != "folder"} for bucket in ledger["buckets"]),
+            "by_bucket": table({key: value for key, value in bucket.items() if key != "folder"} for bucket in ledger["buckets"]),
             "tokens_by_bucket": bars({bucket["folder"]: bucket["tokens"] for bucket in ledger["buckets"]}, "Tokens per bucket", "tokens"),
         },
         checks={
