@@ -56,7 +56,7 @@ def fuzzy_duplicates(artifact: Artifact) -> Report:
         metadata={
             **numbers(artifact.stats),
             "sources": table({"source": key, **value} for key, value in sources.items()),
-            "removed": bars({key: value["removed"] for key, value in sources.items()}, "Near-copies per source", "documents"),
+            "removed_by_source": bars({key: value["removed"] for key, value in sources.items()}, "Near-copies per source", "documents"),
             "samples": table(artifact.read_json("samples.json")[:10]),
         },
         checks={
