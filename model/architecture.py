@@ -33,6 +33,7 @@ class KernelConfig(ProgramConfig):
     moe_backend: MoeBackend = "ragged"
     moe_block_rows: int = Field(default=64, ge=1)  # looped, blocked: rows one expert multiplies at once
     attention_backend: AttentionBackend = "library"
+    weight_gradients: Literal["direct", "turned"] = "direct"  # of attention's projections; turned: inputs are transposed first, for CPUs
     attention_block_tokens: int = Field(default=128, ge=1)  # triangle only: queries that share one visible range of keys
     layer_loop: Literal["scan", "unrolled"] = "scan"  # a CPU runs unrolled layers 10-25% faster; 48 of them compile slowly
     rematerialize_layers: bool = False  # recompute a layer in the backward pass: memory for about 15% time

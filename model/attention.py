@@ -12,6 +12,7 @@ from model.architecture import ModelConfig
 from model.exclusion import exclude_own_value
 from model.neighbour import convolve, offset_upper_half
 from model.norm import rms
+from model.projection import apply
 from model.rope import rotate
 from model.splash import attend_by_splash
 from model.triangle import attend_by_triangle, visible
@@ -54,12 +55,12 @@ def project(
 ) -> tuple[Array, Array, Array]:
     """Queries [batch, tokens, heads, head_dim], keys and values [batch, tokens, kv_heads, head_dim] as the softmax takes them."""
     batch, tokens, _ = x.shape
-    q = (x @ weights["query"].astype(x.dtype)).reshape(batch, tokens, config.heads, config.head_dim)
-    k = x @ weights["key"].astype(x.dtype)
+    q = apply(x, weights["query"], config.kernels).reshape(batch, tokens, config.heads, config.head_dim)
+    k = apply(x, weights["key"], config.kernels)
     if "key_taps" in weights:
         k = convolve(k, weights["key_taps"], segment_ids)
     k = k.reshape(batch, tokens, config.kv_heads, config.head_dim)
-    v = (x @ weights["value"].astype(x.dtype)).reshape(batch, tokens, config.kv_heads, config.head_dim)
+    v = apply(x, weights["value"], config.kernels).reshape(batch, tokens, config.kv_heads, config.head_dim)
     if kind.offsets_keys:
         k = offset_upper_half(k, segment_ids)
     if config.qk_norm:
@@ -75,7 +76,7 @@ def join_heads(x: Array, y: Array, v: Array, weights: Mapping[str, Array], confi
         y = exclude_own_value(y, v)
     if config.attention_gate:
         y = y * (2 * jax.nn.sigmoid(x @ weights["gate"].astype(x.dtype)))[..., None]
-    return y.reshape(*y.shape[:2], -1) @ weights["output"].astype(x.dtype)
+    return apply(y.reshape(*y.shape[:2], -1), weights["output"], config.kernels)
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array, config: ModelConfig, *, window: int | None) -> Array:

@@ -8,6 +8,8 @@ from jax import Array
 from model.architecture import ModelConfig
 from model.shards import Axes, highest, lowest, total
 
+DIGIT_BITS = 4  # of a quantile, decided in one count: 15 comparisons an entry, and 8 additions over shards instead of 32
+
 
 def balanced_bias(scores: Array, biased: Array, config: ModelConfig, is_token: Array, *, axes: Axes) -> Array:
     """The next step's bias.
@@ -42,17 +44,19 @@ def kth_largest(values: Array, k: Array, *, axes: Axes) -> Array:
         k: scalar integer from 1; k-th over all shards.
 
     Floats keep their order as unsigned integers once negative ones are flipped, so the answer's 32 bits are found from
-    the top by counting. Counts add over shards, which sorting does not.
+    the top by counting, four at a time. Counts add over shards, which sorting does not; each addition is a meeting of all devices.
     """
     bits = jax.lax.bitcast_convert_type(values, jnp.uint32)
     ordered = jnp.where(bits >> 31 == 1, ~bits, bits | jnp.uint32(1 << 31))
+    digits = jnp.arange(1, 1 << DIGIT_BITS, dtype=jnp.uint32)[:, None]
 
     def decide(i: Array, found: Array) -> Array:
-        candidate = found | (jnp.uint32(1 << 31) >> i.astype(jnp.uint32))
-        reached = total(jnp.sum(ordered >= candidate, axis=0), axes)
-        return jnp.where(reached >= k, candidate, found)
+        lowest_bit = (32 - DIGIT_BITS * (i + 1)).astype(jnp.uint32)
+        candidates = found | (digits << lowest_bit)
+        reached = total(jnp.sum(ordered >= candidates[:, None], axis=1), axes)  # falls with the digit
+        return found | (jnp.sum(reached >= k, axis=0).astype(jnp.uint32) << lowest_bit)
 
-    found = jax.lax.fori_loop(0, 32, decide, jnp.zeros(values.shape[-1], jnp.uint32))
+    found = jax.lax.fori_loop(0, 32 // DIGIT_BITS, decide, jnp.zeros(values.shape[-1], jnp.uint32))
     restored = jnp.where(found >> 31 == 1, found & jnp.uint32((1 << 31) - 1), ~found)
     return jax.lax.bitcast_convert_type(restored, jnp.float32)
 

@@ -17,7 +17,7 @@ from model.schedule import branch_schedule
 from ops.cache import read_ledger
 
 
-@program(version="10")
+@program(version="11")
 def branch(config: BranchConfig, parent: Artifact, store: Artifact, mixture: Artifact, out: Writer) -> TrainStats:
     """Continue `parent` from its final state, or from one it kept, under other settings.
 

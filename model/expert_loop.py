@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from model.projection import outer_sum
+
 
 class Sorted(NamedTuple):
     """Choices in stable order of their expert.
@@ -61,70 +63,69 @@ def _run(x: Array, bank: Bank, rows: Sorted, weights: Array, block_rows: int) ->
 
 
 class _Kept(NamedTuple):
-    """What the backward pass reads: the arguments, and of each row its input, both hidden halves and its output."""
+    """What the backward pass reads: the arguments, and of each row its input, both hidden halves side by side and its output."""
 
     bank: Bank
     rows: Sorted
     weights: Array
     inputs: Array
-    gate: Array
-    up: Array
+    opened: Array
     outputs: Array
 
 
 def _forward(x: Array, bank: Bank, rows: Sorted, weights: Array, block_rows: int) -> tuple[Array, _Kept]:
     inputs = _with_room(x[rows.token], block_rows)
-    hidden = jnp.zeros((inputs.shape[0], bank[0].shape[2]), x.dtype)
+    hidden_width = bank[0].shape[2]
 
-    def block(start: Array, matrices: Bank, filled: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        gate, up, down = matrices
-        taken = _block(inputs, start, block_rows)
-        open_, passed = taken @ gate, taken @ up
-        made = open_, passed, (jax.nn.silu(open_) * passed) @ down
-        return tuple(_put(all_, part, start) for all_, part in zip(filled, made, strict=True))  # type: ignore[return-value]
+    def block(start: Array, inward: Array, down: Array, filled: tuple[Array, Array]) -> tuple[Array, Array]:
+        opened = _block(inputs, start, block_rows) @ inward
+        out = (jax.nn.silu(opened[:, :hidden_width]) * opened[:, hidden_width:]) @ down
+        return _put(filled[0], opened, start), _put(filled[1], out, start)
 
-    def expert(number: Array, filled: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        matrices = _of_expert(bank, number)
-        made: tuple[Array, Array, Array] = _over_blocks(
-            rows.first, number, block_rows, lambda start, state: block(start, matrices, state), filled
+    def expert(number: Array, filled: tuple[Array, Array]) -> tuple[Array, Array]:
+        inward, down = _of_expert(bank, number)
+        made: tuple[Array, Array] = _over_blocks(
+            rows.first, number, block_rows, lambda start, state: block(start, inward, down, state), filled
         )
         return made
 
-    gate, up, outputs = jax.lax.fori_loop(0, bank[0].shape[0], expert, (hidden, hidden, jnp.zeros_like(inputs)))
+    empty = jnp.zeros((inputs.shape[0], 2 * hidden_width), x.dtype), jnp.zeros_like(inputs)
+    opened, outputs = jax.lax.fori_loop(0, bank[0].shape[0], expert, empty)
     weights = jnp.where(rows.row < rows.first[-1], weights, 0)  # a row of nobody may hold what the last block made of it
     mixed = jnp.einsum("tkd,tk->td", outputs[rows.row].astype(jnp.float32), weights).astype(x.dtype)
-    return mixed, _Kept(bank, rows, weights, inputs, gate, up, outputs)
+    return mixed, _Kept(bank, rows, weights, inputs, opened, outputs)
 
 
 def _backward(block_rows: int, kept: _Kept, pull: Array) -> tuple[Array, Bank, Any, Array]:
     rows, weights, bank = kept.rows, kept.weights, kept.bank
+    hidden_width = bank[0].shape[2]
     wide = pull.astype(jnp.float32)
     weight_of_row = jnp.zeros(rows.token.size, weights.dtype).at[rows.row.reshape(-1)].set(weights.reshape(-1), unique_indices=True)
     pulled = _with_room((wide[rows.token] * weight_of_row[:, None]).astype(pull.dtype), block_rows)
     weights_gradient = jnp.einsum("tkd,td->tk", kept.outputs[rows.row].astype(jnp.float32), wide)
     weights_gradient = jnp.where(rows.row < rows.first[-1], weights_gradient, 0).astype(weights.dtype)
 
-    def block(start: Array, end: Array, matrices: Bank, state: tuple[Array, Bank]) -> tuple[Array, Bank]:
-        inputs_gradient, (to_gate, to_up, to_down) = state
-        gate, up, down = matrices
-        taken, open_, passed, out = (_block(a, start, block_rows) for a in (kept.inputs, kept.gate, kept.up, pulled))
+    def block(start: Array, end: Array, inward: Array, down: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        inputs_gradient, to_inward, to_down = state
+        taken, opened, out = (_block(a, start, block_rows) for a in (kept.inputs, kept.opened, pulled))
         out = jnp.where((start + jnp.arange(block_rows) < end)[:, None], out, 0)  # the next expert's rows are not this one's
-        share = jax.nn.sigmoid(open_)
-        silu = open_ * share
+        gate, up = opened[:, :hidden_width], opened[:, hidden_width:]
+        share = jax.nn.sigmoid(gate)
+        silu = gate * share
         hidden = out @ down.T
-        of_up = hidden * silu
-        of_gate = hidden * passed * (share + silu * (1 - share))
-        inputs_gradient = _put(inputs_gradient, of_gate @ gate.T + of_up @ up.T, start)
-        return inputs_gradient, (to_gate + _outer(taken, of_gate), to_up + _outer(taken, of_up), to_down + _outer(silu * passed, out))
+        of_opened = jnp.concatenate([hidden * up * (share + silu * (1 - share)), hidden * silu], axis=1)
+        inputs_gradient = _put(inputs_gradient, of_opened @ inward.T, start)
+        return inputs_gradient, to_inward + outer_sum(taken, of_opened), to_down + outer_sum(silu * up, out)
 
     def expert(number: Array, state: tuple[Array, Bank]) -> tuple[Array, Bank]:
         inputs_gradient, gradients = state
-        matrices = _of_expert(bank, number)
-        empty = tuple(jnp.zeros(m.shape, jnp.float32) for m in matrices)
+        inward, down = _of_expert(bank, number)
+        empty = jnp.zeros(inward.shape, jnp.float32), jnp.zeros(down.shape, jnp.float32)
         end = rows.first[number + 1]
-        inputs_gradient, own = _over_blocks(
-            rows.first, number, block_rows, lambda start, state: block(start, end, matrices, state), (inputs_gradient, empty)
+        inputs_gradient, to_inward, to_down = _over_blocks(
+            rows.first, number, block_rows, lambda start, state: block(start, end, inward, down, state), (inputs_gradient, *empty)
         )
+        own = to_inward[:, :hidden_width], to_inward[:, hidden_width:], to_down
         placed = (
             jax.lax.dynamic_update_index_in_dim(all_, one.astype(all_.dtype), number, 0) for all_, one in zip(gradients, own, strict=True)
         )
@@ -147,8 +148,10 @@ def _over_blocks(first: Array, number: Array, block_rows: int, body: Any, state:
     return jax.lax.fori_loop(0, blocks, lambda index, state: body(begin + index * block_rows, state), state)
 
 
-def _of_expert(bank: Bank, number: Array) -> Bank:
-    return tuple(jax.lax.dynamic_index_in_dim(m, number, keepdims=False) for m in bank)  # type: ignore[return-value]
+def _of_expert(bank: Bank, number: Array) -> tuple[Array, Array]:
+    """An expert's gate and up side by side [width, 2 hidden], so that one product makes both, and its down."""
+    gate, up, down = (jax.lax.dynamic_index_in_dim(m, number, keepdims=False) for m in bank)
+    return jnp.concatenate([gate, up], axis=1), down
 
 
 def _with_room(rows: Array, block_rows: int) -> Array:
@@ -162,8 +165,3 @@ def _block(rows: Array, start: Array, block_rows: int) -> Array:
 
 def _put(rows: Array, block: Array, start: Array) -> Array:
     return jax.lax.dynamic_update_slice_in_dim(rows, block.astype(rows.dtype), start, axis=0)
-
-
-def _outer(a: Array, b: Array) -> Array:
-    """Sum over rows of a (x) b, accumulated in float32."""
-    return jnp.matmul(a.T, b, preferred_element_type=jnp.float32)

@@ -13,7 +13,7 @@ from model.step import start_state
 from ops.cache import read_ledger
 
 
-@program(version="10")
+@program(version="11")
 def train(config: TrainConfig, store: Artifact, mixture: Artifact, out: Writer) -> TrainStats:
     """Train, score held-out text on the way, and write the final state.
 

@@ -35,7 +35,7 @@ class EvaluateStats(Stats):
     is_within_tolerance: bool | None
 
 
-@program(version="6")
+@program(version="7")
 def evaluate(
     config: EvaluateConfig,
     checkpoint: Artifact,

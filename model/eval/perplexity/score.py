@@ -36,7 +36,7 @@ class PerplexityStats(Stats):
     bits_per_byte: dict[str, float]  # by slice
 
 
-@program(version="2")
+@program(version="3")
 def score_text(
     config: PerplexityConfig, checkpoint: Artifact, tokenizer: Artifact, store: Artifact, evaluation_ngrams: Artifact, out: Writer
 ) -> PerplexityStats:

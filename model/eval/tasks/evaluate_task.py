@@ -34,7 +34,7 @@ class TaskStats(Stats):
     metrics: dict[str, dict[str, float]]
 
 
-@program(version="2")
+@program(version="3")
 def evaluate_task(config: TaskEvaluationConfig, model: Artifacts, out: Writer) -> TaskStats:
     """Grade a task's items.
 

@@ -28,7 +28,7 @@ class TaskScoresStats(TaskStats):
     chance: float
 
 
-@program(version="1")
+@program(version="2")
 def score_items(config: TaskScoresConfig, checkpoint: Artifact, tokenizer: Artifact, task_items: Artifact, out: Writer) -> TaskScoresStats:
     """Grade a train or branch artifact on the items that were made of held-out documents.
 
