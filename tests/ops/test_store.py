@@ -67,7 +67,7 @@ def contents(artifact: Artifact) -> dict[str, list[tuple[str, str, list[int]]]]:
     return found
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     a=SOURCE,
     b=SOURCE,

@@ -1,5 +1,6 @@
 """Repeated paragraphs as spans: the right ones, in the right bytes, whatever carries them."""
 
+import pickle
 import random
 import re
 from collections.abc import Mapping
@@ -10,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from infra.artifacts.artifact import Artifact
-from ops.dataflow.config import Execution
+from ops.dedup import paragraphs
 from ops.dedup.config import ParagraphDedupConfig
-from ops.dedup.paragraphs import ParagraphAlarmError, paragraph_duplicates
+from ops.dedup.numbering import Numbering
+from ops.dedup.paragraphs import MarkShard, ParagraphAlarmError, SendParagraphs, paragraph_duplicates
 from ops.dedup.spans import SPANS, without_spans
 from ops.hashing.blocks import column_blocks
 from ops.hashing.columns import TextColumn
@@ -164,12 +166,17 @@ def test_every_shard_has_a_file_with_all_its_rows(tmp_path: Path) -> None:
             assert read_table(result, f"{source}/{name}")["id"].equals(read_table(artifact, name)["id"])
 
 
-def test_bytes_depend_on_neither_workers_nor_the_order_of_the_inputs(tmp_path: Path) -> None:
+def test_bytes_depend_on_neither_buckets_nor_the_order_of_the_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More workers have more buckets; that processes change nothing is proved of every stage in `tests.ops.dataflow`."""
     sources = {name: normalized(tmp_path / name, random_texts(40, n), shards=2) for n, name in enumerate("abc")}
-    runs = [
-        mark(tmp_path / "one", sources),
-        mark(tmp_path / "two", dict(reversed(sources.items())), execution=Execution(workers=2)),
-    ]
+    one = mark(tmp_path / "one", sources)
+    monkeypatch.setattr(paragraphs, "BYTES_PER_BUCKET", 20_000)
+    runs = [one, mark(tmp_path / "two", dict(reversed(sources.items())))]
+    assert len(list((tmp_path / "two").glob("scratch/dataflow/paragraphs-*/*"))) > len(
+        list((tmp_path / "one").glob("scratch/dataflow/paragraphs-*/*"))
+    )
+    functions = (SendParagraphs(True, 10, (0,)), MarkShard(sources, Numbering.of(sources), True, 10))
+    assert pickle.loads(pickle.dumps(functions)) == functions
     assert runs[0].digest == runs[1].digest
     assert runs[0].stats == runs[1].stats
 
