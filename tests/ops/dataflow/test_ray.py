@@ -109,12 +109,13 @@ def test_a_job_of_two_shuffles_spreads_over_its_cluster_and_gives_the_bytes_of_t
     assert there.stats == here.stats
 
 
-def test_normalization_and_the_store_give_the_bytes_of_this_machine(tmp_path: Path, jobs: Jobs) -> None:
-    assert jobs.call(digests, tmp_path / "there", DISTRIBUTED) == digests(tmp_path / "here", EMBEDDED)
+@pytest.mark.parametrize("names", [("normalize", "store"), ("extract", "contamination", "rules")])
+def test_programs_give_the_bytes_of_this_machine(tmp_path: Path, jobs: Jobs, names: tuple[str, ...]) -> None:
+    assert jobs.call(digests, tmp_path / "there", names, DISTRIBUTED) == digests(tmp_path / "here", names, EMBEDDED)
 
 
-def digests(directory: Path, execution: Execution) -> list[str]:
-    return [run(name, directory / name, execution).digest for name in ("normalize", "store")]
+def digests(directory: Path, names: tuple[str, ...], execution: Execution) -> list[str]:
+    return [run(name, directory / name, execution).digest for name in names]
 
 
 def test_a_node_killed_in_mid_shuffle_costs_time_only(tmp_path: Path, jobs: Jobs) -> None:
