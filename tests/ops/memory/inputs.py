@@ -3,6 +3,7 @@
 Everything is made once, below a folder, and shard by shard: making it takes less memory than reading it may.
 """
 
+import gzip
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,10 @@ from infra.artifacts.manifest import MANIFEST_NAME
 from infra.artifacts.writer import Writer
 from ops.config import TokenizeConfig, TokenizerConfig
 from ops.dataflow.shard import Shard, whole_shards
+from ops.decontaminate.config import EvaluationNgramsConfig
+from ops.decontaminate.index import index_evaluations
+from ops.dedup.config import MinhashConfig
+from ops.dedup.minhash import minhash
 from ops.extract.documents import DOCUMENT_SCHEMA
 from ops.normalize import hex_ids, text_digests
 from ops.row_groups import GROUP_BYTES
@@ -26,6 +31,9 @@ from ops.tokens import tokenize
 from ops.units import MiB
 from tests.builders import publish, run_program
 from tests.ops.dataflow.stages import ROWS
+from tests.ops.decontaminate.items import evaluation_set, prose
+from tests.ops.extract.archives import page
+from tests.ops.memory.near import hot, long, near, tiny
 
 _random = np.random.default_rng(0)
 STEMS = np.array([f"{stem}{end}" for stem in ("har", "bor", "tid", "wat", "sai", "net", "lig", "win") for end in "abcdefghijklmno"])
@@ -70,6 +78,12 @@ SOURCES: dict[str, list[Texts]] = {
     "tiny-million": [partial(_tiny, 1_000_000), list],  # and an empty shard
     "hot-million": [partial(_hot, 500_000), partial(_hot, 500_000)],  # half of all rows have one text, the others come twice
     "spaces": [_spaces],
+    "near-32": [partial(near, 0, 32)],
+    "near-320": [partial(near, index, 32) for index in range(10)],
+    "near-hot-200k": [partial(hot, 100_000), list],  # half of all rows share every bucket; and an empty shard
+    "near-long-500MB": [partial(long, 0, 25, 10), partial(long, 25, 25, 10)],  # longer than what is ever compared
+    "near-long-160MB": [partial(long, 0, 20, 3.9), partial(long, 20, 21, 3.9)],  # compared
+    "near-tiny-million": [partial(tiny, 1_000_000), list],
 }
 
 
@@ -89,6 +103,25 @@ def _identified(texts: list[str]) -> pa.Table:
     held_out = pa.array(np.zeros(count, bool))
     columns = [hex_ids(text_digests(column)), column, pa.repeat(pa.scalar("text/plain"), count), held_out]
     return pa.table(columns, names=["id", "text", "media_type", "is_held_out"]).sort_by("id")
+
+
+def raw(folder: Path, name: str) -> Artifact:
+    """The same texts as pages of a web archive, or as files where they are too short for records of their own."""
+    schema = pa.schema([("uri", pa.string()), ("media_type", pa.string()), ("payload", pa.binary())])
+
+    def write(out: Writer) -> None:
+        for texts, (index, count) in _placed(name):
+            found = texts()
+            if name.startswith("tiny"):
+                columns = [[f"file:{n}" for n in range(len(found))], ["text/plain"] * len(found), [text.encode() for text in found]]
+                arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+                write_table(out, f"files-{index:05d}-of-{count:05d}.parquet", pa.Table.from_arrays(arrays, schema=schema), GROUP_BYTES)
+                continue
+            with out.open(f"warc/{index:05d}.warc.gz") as stream:
+                for n, text in enumerate(found):
+                    stream.write(gzip.compress(page(f"http://host.example/{index}/{n}", text), 1, mtime=0))
+
+    return _made(folder / f"{name}-raw", write)
 
 
 def extracted(folder: Path, name: str) -> Artifact:
@@ -183,6 +216,23 @@ def tokenizer(folder: Path) -> Artifact:
     if not (directory / MANIFEST_NAME).exists():
         config = TokenizerConfig(vocab_size=2_000, sample_bytes=4 * MiB, max_source_share=1.0)
         run_program(train_tokenizer, config, directory, normalized={"plain": normalized(folder, "plain-64")})
+    return Artifact.open_at(str(directory))
+
+
+def guard(folder: Path) -> Artifact:
+    """Ten thousand questions that occur nowhere, and some of the lines that the documents are made of."""
+    directory = folder / "guard"
+    if not (directory / MANIFEST_NAME).exists():
+        questions = [prose(n, 40) for n in range(10_000)] + LINES[::500]
+        config = EvaluationNgramsConfig(evaluations=(evaluation_set(folder / "quiz", "quiz", questions),))
+        run_program(index_evaluations, config, directory, normalized={})
+    return Artifact.open_at(str(directory))
+
+
+def signatures(folder: Path, name: str) -> Artifact:
+    directory = folder / f"{name}-minhash"
+    if not (directory / MANIFEST_NAME).exists():
+        run_program(minhash, MinhashConfig(), directory, normalized=normalized(folder, name))
     return Artifact.open_at(str(directory))
 
 
