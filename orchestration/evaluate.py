@@ -70,7 +70,8 @@ def results_table(settled: list[tuple[Planned, EvaluationRecord]]) -> Table:
     """One row for each record: the rate over all items that were set out for, with its 95% interval."""
     table = Table(box=None, pad_edge=False)
     for column in ("model", "evaluation", "status", "metric", "rate", "95% interval", "graded", "of", "run"):
-        table.add_column(column, justify="right" if column in ("rate", "graded", "of") else "left", no_wrap=True)
+        right, whole = column in ("rate", "graded", "of"), column != "metric"  # a narrow terminal breaks the metric, never an id
+        table.add_column(column, justify="right" if right else "left", no_wrap=whole, overflow="ignore" if whole else "fold")
     for planned, record in settled:
         table.add_row(planned.model.name, planned.name, record.status, *_numbers(record), record.run_id)
     return table

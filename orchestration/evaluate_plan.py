@@ -173,6 +173,11 @@ def _chosen(known: tuple[str, ...], asked: tuple[str, ...], where: str, option: 
 def _examined(request: Request, evaluation: Evaluation) -> tuple[str, Evaluation, TaskItems]:
     """An evaluation beside its task, of which every item was read and every prompt filled in."""
     path = request.suite.parent / filled(evaluation.task, request.suite, "evaluations.task")
+    if not path.is_file():
+        raise SuiteError(
+            f"{request.suite}: evaluations.task: {path}: can't be read (no such file); correct the path of the task file, "
+            "which is relative to the suite"
+        )
     if not version_of(evaluation.engine):
         raise SuiteError(f"{request.suite}: evaluations.engine: lm_eval is not installed; pip install 'seaway[eval]', or choose native")
     require_credentials(evaluation.credentials, request.suite, "evaluations.credentials", os.environ)
@@ -247,7 +252,8 @@ def _resources(profile: Profile, request: Request) -> Resources:
         resources = Resources.model_validate({**base.model_dump(), **asked})
     except ValidationError as error:
         problem = error.errors()[0]
-        raise PreflightError(f"--{problem['loc'][0]}: {problem['msg'].removeprefix('Value error, ')}") from None
+        said = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        raise PreflightError(f"--{problem['loc'][0]}: {said}") from None
     if why := refusal(profile.backend, resources):
         raise PreflightError(f"device {resources.device}: {why}")
     return resources

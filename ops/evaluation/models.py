@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from infra.artifacts.manifest import FileEntry, digest_of
@@ -42,8 +43,7 @@ def require_tokenizer(folder: Path) -> Released:
         ModelFileError: a file is missing or unreadable, a field is missing, or the tokenizer is another model's.
     """
     config, tokenizer = _json(folder / CONFIG), _tokenizer(folder / TOKENIZER)
-    if not (folder / WEIGHTS).is_file():
-        raise ModelFileError(f"{folder / WEIGHTS}: no such file; name the folder of a release")
+    _require_weights(folder / WEIGHTS)
     numbers = {name: _number(config, name, folder / CONFIG) for name in ("vocab_size", "max_position_embeddings", "eos_token_id")}
     require_vocabulary(tokenizer, numbers["vocab_size"], numbers["eos_token_id"], str(folder / TOKENIZER))
     _require_identity(folder)
@@ -85,8 +85,12 @@ def _require_identity(folder: Path) -> None:
     """
     if not (folder / LINEAGE).is_file():
         return
-    lines = _json(folder / LINEAGE).get("artifacts", [])
-    recorded = next((line["digest"] for line in lines if line["asset"] == "tokenizer"), None)
+    try:
+        recorded = next((line["digest"] for line in _json(folder / LINEAGE)["artifacts"] if line["asset"] == "tokenizer"), None)
+    except (KeyError, TypeError):
+        raise ModelFileError(
+            f"{folder / LINEAGE}: artifacts is no list of assets with their digests; take the release's own file"
+        ) from None
     if recorded is not None and recorded != (found := tokenizer_digest(folder / TOKENIZER)):
         raise ModelFileError(
             f"{folder / TOKENIZER}: digest is {found[:16]} and {folder / LINEAGE} names {recorded[:16]} as artifacts.tokenizer; "
@@ -113,6 +117,17 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ModelFileError(f"{path}: no JSON object; name the folder of a release")
     return found
+
+
+def _require_weights(path: Path) -> None:
+    """Refuse a file that is cut short or no safetensors file, by its header and its length: no weight is read."""
+    if not path.is_file():
+        raise ModelFileError(f"{path}: no such file; name the folder of a release")
+    try:
+        with safe_open(path, framework="np"):
+            pass
+    except SafetensorError as error:
+        raise ModelFileError(f"{path}: no whole safetensors file ({error}); copy the release again") from None
 
 
 def _tokenizer(path: Path) -> Tokenizer:

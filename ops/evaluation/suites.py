@@ -4,12 +4,11 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ops.evaluation.tasks.task import sentence_of
+from ops.evaluation.yaml_file import YamlFileError, read_yaml
 
 Engine = Literal["native", "lm_eval"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
@@ -81,12 +80,12 @@ class Models(_Part):
 
 def load_suite(path: Path) -> Suite:
     """Raises SuiteError."""
-    return _load(Suite, path)
+    return _load(Suite, path, "suite")
 
 
 def load_models(path: Path) -> Models:
     """Raises SuiteError."""
-    return _load(Models, path)
+    return _load(Models, path, "models file")
 
 
 def filled(text: str, path: Path, field: str) -> str:
@@ -112,14 +111,8 @@ def require_credentials(names: tuple[str, ...], path: Path, field: str, environm
             raise SuiteError(f"{path}: {field}: the credential {name} is not in the environment; export it before the launch")
 
 
-def _load[Loaded: BaseModel](kind: type[Loaded], path: Path) -> Loaded:
+def _load[Loaded: BaseModel](kind: type[Loaded], path: Path, what: str) -> Loaded:
     try:
-        values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SuiteError(f"{path}: can't be read ({error}); correct the path") from None
-    except yaml.YAMLError as error:
-        raise SuiteError(f"{path}: no YAML ({' '.join(str(error).split())}); correct it") from None
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise SuiteError(f"{path}: {'; '.join(sentence_of(dict(item)) for item in error.errors())}") from None
+        return read_yaml(kind, path, what)
+    except YamlFileError as error:
+        raise SuiteError(str(error)) from None

@@ -70,6 +70,15 @@ def break_models(**source: Any) -> Callable[[Lab], None]:
         (break_suite(evaluations=[{"task": "${NO_SUCH_FOLDER}/t.yaml"}]), r"evaluations.task: the variable NO_SUCH_FOLDER is not set"),
         (break_suite(tasks=[]), r"suite.yaml: tasks: unknown field"),
         (
+            break_suite(evaluations=[{"task": "arc_easy"}]),
+            r"suite.yaml: evaluations.task: .*arc_easy: can't be read .*relative to the suite",
+        ),
+        (break_suite(evaluations=[{"task": "birds.yaml", "limit": 0}]), r"suite.yaml: evaluations.0.limit: must be [^;]*$"),
+        (
+            lambda lab: (lab.folder / "models.yaml").write_text("models:\n  tiny: {folder: release}\n  tiny: {asset: hero}\n"),
+            r"models.yaml, line 3: tiny is written twice",
+        ),
+        (
             lambda lab: choice_task(lab.folder, [{"query": "q", "gold": 0}]),
             r"birds.jsonl, item 1: column 'choices' is missing, and doc_to_choice",
         ),
@@ -83,6 +92,11 @@ def break_models(**source: Any) -> Callable[[Lab], None]:
         (break_models(asset="hero"), r"models.yaml: models.tiny.asset: hero is not published for profile tiny"),
         (break_models(), r"models.yaml: models.tiny: give either asset or folder"),
         (lambda lab: other_tokenizer(lab.folder), r"release/tokenizer.json: vocab has 340 tokens and the model's vocab_size is 330"),
+        (lambda lab: cut_short(lab.folder / "release" / "model.safetensors"), r"release/model.safetensors: no whole safetensors file"),
+        (
+            lambda lab: (lab.folder / "release" / "lineage.json").write_text('{"artifacts": [{"asset": "tokenizer"}]}'),
+            r"release/lineage.json: artifacts is no list of assets with their digests",
+        ),
         (
             lambda lab: tokenizer_of_equal_size(lab.folder),
             r"release/tokenizer.json: digest is \w{16} and .*release/lineage.json names \w{16} as artifacts.tokenizer",
@@ -94,6 +108,10 @@ def test_preflight_refuses_in_a_sentence_that_names_file_and_field(lab: Lab, dam
     with pytest.raises(PreflightError, match=answer):
         lab.plan()
     assert list_names(lab.factory.profile.storage.root) == ()
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
 
 
 def other_tokenizer(folder: Path) -> None:

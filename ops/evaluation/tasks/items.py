@@ -8,17 +8,15 @@ import ast
 import gzip
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, UndefinedError
-
 from infra.archive.records import escape
 from ops.decontaminate.evaluations import EvaluationError, items_of
-from ops.evaluation.tasks.task import Task, TaskError, columns_of
+from ops.evaluation.tasks.task import Task, TaskError
+from ops.evaluation.tasks.templates import TemplateError, columns_of, filled_in
 
 Document = Mapping[str, Any]
 
@@ -39,14 +37,6 @@ class Item:
     choices: tuple[str, ...]
     gold: int | str
     document: Document
-
-
-def _regex_replace(text: str, pattern: str, replacement: str, count: int = 0) -> str:
-    return re.sub(pattern, replacement, text, count=count)
-
-
-_templates = Environment(autoescape=False, undefined=StrictUndefined, keep_trailing_newline=True)
-_templates.filters["regex_replace"] = _regex_replace
 
 
 class TaskItems:
@@ -94,7 +84,7 @@ class TaskItems:
 
     def _item(self, doc_id: str, document: Document, turns: Sequence[str]) -> Item:
         task = self.task
-        where = f"{self._names(task.test_split)}, item {doc_id}"
+        where = f"{self._names(task.test_split)}, item {doc_id if task.id_field else int(doc_id) + 1}"  # counted as lines are
         question = str(self._filled(task.doc_to_text, document, "doc_to_text", where))
         description = str(self._filled(task.description, document, "description", where)) if task.description else ""
         choices = self._choices(document, where)
@@ -139,9 +129,9 @@ class TaskItems:
         if template in document:
             return document[template]
         try:
-            return _templates.from_string(template).render(**document)
-        except UndefinedError as error:
-            raise TaskError(f"{where}: {field}: {error.message}; give the column or correct the field") from None
+            return filled_in(template, document)
+        except TemplateError as error:
+            raise TaskError(f"{where}: {field}: {error}; give the column or correct the field") from None
 
     def _read(self, split: str | None) -> list[Document]:
         assert split is not None
@@ -159,7 +149,8 @@ class TaskItems:
         try:
             for number, found in enumerate(items_of(path), 1):
                 if not isinstance(found, Mapping):
-                    raise TaskError(f"{path}, item {number}: a {type(found).__name__}, and items are objects; correct the file")
+                    kind = "null" if found is None else f"a {type(found).__name__}"
+                    raise TaskError(f"{path}, item {number}: {kind}, and items are objects; correct the file")
                 document = {str(key): escaped(value) for key, value in found.items()}
                 self._require_columns(document, f"{path}, item {number}")
                 yield document

@@ -4,13 +4,15 @@ The same file is read by lm-eval (`model.eval.harness`) and by the native scorer
 nothing is fetched from a hub, and nothing in it is code.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-import yaml
-from jinja2 import Environment, TemplateSyntaxError, meta
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from ops.evaluation.tasks.templates import TemplateError, require_template
+from ops.evaluation.yaml_file import YamlFileError, read_yaml
 
 OutputType = Literal["multiple_choice", "generate_until", "loglikelihood", "loglikelihood_rolling"]
 MetricName = Literal["acc", "acc_norm", "acc_bytes", "exact_match", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"]
@@ -26,6 +28,17 @@ ID_FIELD = "id_field"  # of `metadata`: the column that identifies an item
 
 class TaskError(ValueError):
     """A task that can't be run as it is; the message names file and field, and says what to do."""
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"no regular expression ({error}); correct it") from None
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_compiles)]
 
 
 class _Part(BaseModel):
@@ -44,14 +57,14 @@ class Metric(_Part):
     higher_is_better: bool = True
     ignore_case: bool = False  # exact_match only, like the two below
     ignore_punctuation: bool = False
-    regexes_to_ignore: tuple[str, ...] = ()
+    regexes_to_ignore: tuple[Pattern, ...] = ()
 
 
 class RegexStep(_Part):
     """The n-th match of a pattern, without surrounding space, or the fallback."""
 
     function: Literal["regex"]
-    regex_pattern: str
+    regex_pattern: Pattern
     group_select: int = 0
     fallback: str = "[invalid]"
 
@@ -66,7 +79,7 @@ class AnswerFilter(_Part):
     """How an answer is extracted. Each filter grades all items anew, so its name is part of a sample's key."""
 
     name: str = Field(min_length=1)
-    filter: tuple[RegexStep | TakeFirst, ...] = Field(min_length=1)
+    filter: tuple[Annotated[RegexStep | TakeFirst, Field(discriminator="function")], ...] = Field(min_length=1)
 
 
 class Fewshot(_Part):
@@ -182,36 +195,12 @@ def load_task(path: Path) -> Task:
         TaskError: it is missing, no YAML, or not such a task.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TaskError(f"{path}: can't be read ({error.strerror}); correct the path of the task") from None
-    except yaml.YAMLError as error:
-        raise TaskError(f"{path}: no YAML that may be read ({' '.join(str(error).split())}); a task file has no !function") from None
-    try:
-        task = Task.model_validate(values)
-    except ValidationError as error:
-        raise TaskError(f"{path}: {'; '.join(sentence_of(dict(item)) for item in error.errors())}") from None
+        task = read_yaml(Task, path, "task")
+    except YamlFileError as error:
+        raise TaskError(str(error)) from None
     for name, template in task.templates().items():
         try:
-            Environment(autoescape=False).parse(template)
-        except TemplateSyntaxError as error:
-            raise TaskError(f"{path}: {name}: no Jinja template ({error.message}); correct it") from None
+            require_template(template)
+        except TemplateError as error:
+            raise TaskError(f"{path}: {name}: no Jinja template ({error}); correct it") from None
     return task
-
-
-def columns_of(template: str, columns: frozenset[str]) -> frozenset[str]:
-    """The columns that a template, or a column's name, reads. One word that could be a name is taken for one."""
-    if template in columns or template.isidentifier():
-        return frozenset({template})
-    return frozenset(meta.find_undeclared_variables(Environment(autoescape=False).parse(template)))
-
-
-def sentence_of(problem: Mapping[str, Any]) -> str:
-    """A pydantic finding as a sentence that begins with the field."""
-    where = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        return f"{where}: unknown field; check its spelling or remove it"
-    if problem["type"] == "missing":
-        return f"{where}: it is missing; give it"
-    what = f"{where}: {problem['msg'].removeprefix('Value error, ')}".removeprefix(": ")
-    return what if isinstance(problem["input"], Mapping | BaseModel | None) else f"{what} (found {str(problem['input'])[:80]!r})"

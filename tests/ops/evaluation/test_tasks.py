@@ -69,6 +69,17 @@ def test_the_data_have_a_fingerprint_that_no_path_moves(tmp_path: Path) -> None:
         ({"doc_to_text": "Q: {{query"}, r"t.yaml: doc_to_text: no Jinja template"),
         ({"doc_to_choice": None}, r"doc_to_choice belongs to multiple_choice"),
         ({"generation_kwargs": {"do_sample": True}}, r"generation_kwargs.do_sample"),
+        ({"metric_list": []}, r"t.yaml: metric_list: it is empty; give at least 1$"),
+        ({"metric_list": [{"metric": "bleu"}]}, r"t.yaml: metric_list.0.metric: must be 'acc'.*\(found 'bleu'\)$"),
+        (
+            {"metric_list": [{"metric": "exact_match", "regexes_to_ignore": ["("]}]},
+            r"regexes_to_ignore.0: no regular expression \(missing \)",
+        ),
+        (
+            {"filter_list": [{"name": "a", "filter": [{"function": "regex", "regex_pattern": "("}]}]},
+            r"filter_list.0.filter.0.regex.regex_pattern: no regular expression",
+        ),
+        ({"doc_to_text": "{{query|nosuch}}"}, r"t.yaml: doc_to_text: no Jinja template \(No filter named 'nosuch'\)"),
     ],
 )
 def test_a_task_file_that_is_wrong_names_its_field(tmp_path: Path, fields: dict[str, Any], answer: str) -> None:
@@ -85,6 +96,14 @@ def test_a_task_file_that_is_wrong_names_its_field(tmp_path: Path, fields: dict[
         ([{**ROWS[0], "gold": 2}], {}, r"item x: doc_to_target gives 2, which is none of its 2 choices"),
         ([{**ROWS[0], "choices": ["only"]}], {}, r"item x: doc_to_choice gives .*must be two texts or more"),
         ([["no", "object"]], {}, r"t.jsonl, item 1: a list, and items are objects"),
+        ([None], {}, r"t.jsonl, item 1: null, and items are objects"),
+        ([{**ROWS[0], "gold": None}], {"metadata": {}}, r"t.jsonl, item 1: doc_to_target gives None"),
+        (ROWS, {"doc_to_text": "{{query + 1}}"}, r"t.jsonl, item x: doc_to_text: can only concatenate str"),
+        (
+            ROWS,
+            {"doc_to_text": "{{query.__class__.__mro__}}"},
+            r"item x: doc_to_text: access to attribute '__class__' of 'str' object is unsafe",
+        ),
         (ROWS, {"fewshot_split": "test", "num_fewshot": 3}, r"2 examples and num_fewshot is 3"),
         (ROWS, {"metadata": {"id_field": "uid"}}, r"item 1: column 'uid' is missing, and metadata.id_field names it"),
         (ROWS, {"dataset_kwargs": {"data_files": {"test": "none.jsonl"}}}, r"none.jsonl: no such file, and dataset_kwargs.data_files.test"),
@@ -93,6 +112,31 @@ def test_a_task_file_that_is_wrong_names_its_field(tmp_path: Path, fields: dict[
 def test_data_that_can_not_be_asked_names_file_item_and_field(tmp_path: Path, rows: list[Any], fields: dict[str, Any], answer: str) -> None:
     with pytest.raises(TaskError, match=answer):
         list(items_of(written(tmp_path, rows, **fields)).items())
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (b"task: one\ntask: two\n", r"t.yaml, line 2: task is written twice"),
+        (b"task: one\nmetric_list:\n- {metric: acc, metric: acc_norm}\n", r"t.yaml, line 3: metric is written twice"),
+        (b"task: one\ndoc_to_text: !function code.run\n", r"t.yaml, line 2: no YAML of plain values .*!function"),
+        (b"task: [one", r"t.yaml, line 1: no YAML"),
+        (b"", r"t.yaml: it is empty; write the fields of a task"),
+        (b"- task", r"t.yaml: it is no list of fields"),
+        (b"task: \xe9", r"t.yaml: can't be read .*; save it as UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_plain_yaml_says_where(tmp_path: Path, text: bytes, answer: str) -> None:
+    (tmp_path / "t.yaml").write_bytes(text)
+    with pytest.raises(TaskError, match=answer):
+        load_task(tmp_path / "t.yaml")
+
+
+def test_a_field_that_overrides_what_it_merges_is_not_written_twice(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    merged = "metadata: {a: &a {x: 1, y: 2}, b: &b {<<: *a, x: 3}, c: {<<: *b, x: 4}}"
+    path.write_text(path.read_text().partition("metadata:")[0] + merged + path.read_text().partition("id_field: id")[2])
+    assert load_task(path).metadata["c"] == {"x": 4, "y": 2}
 
 
 def test_a_broken_line_names_its_number(tmp_path: Path) -> None:
