@@ -9,7 +9,7 @@ import pytest
 def pytest_configure(config: pytest.Config) -> None:
     """Compile little and once: most of a tiny model's time is XLA's, which JAX reads of here, as do the processes that tests start.
 
-    Programs are kept between tests and between runs. Journeys compile as users do (tests/journeys/lab.py).
+    Programs are kept between tests and between runs. Whole optimisation is what `make demo` runs with, and benchmarks.
     """
     cache = config.cache
     assert cache is not None

@@ -38,9 +38,7 @@ class Lab:
             "JAX_CACHE": str(self.texts.parent / "jax-cache"),
             "SEAWAY_PROFILE": str(self.profile),
         }
-        tests_own = ("DAGSTER_HOME", "JAX_DISABLE_MOST_OPTIMIZATIONS")  # a lab compiles as its users' does
-        kept = {key: value for key, value in os.environ.items() if key not in tests_own}
-        return {**kept, **mine, "DAGSTER_HOME": str(self.home / "dagster"), "PYTHONUNBUFFERED": "1", **self.extra}
+        return {**os.environ, **mine, "DAGSTER_HOME": str(self.home / "dagster"), "PYTHONUNBUFFERED": "1", **self.extra}
 
     @property
     def store(self) -> ArtifactStore:

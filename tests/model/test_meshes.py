@@ -72,6 +72,7 @@ def losses_of(directory: Path) -> list[float]:
         return [row["loss"] for row in read_rows(stream)]
 
 
+@pytest.mark.faults
 def test_a_run_that_is_killed_and_goes_on_from_8_devices_to_2_and_back_to_8_loses_what_it_would_have(
     data: dict[str, Artifact], tmp_path: Path
 ) -> None:
