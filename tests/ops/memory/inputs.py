@@ -101,8 +101,9 @@ def _identified(texts: list[str]) -> pa.Table:
     column = pa.array(list(dict.fromkeys(texts)), pa.string())
     count = len(column)
     held_out = pa.array(np.zeros(count, bool))
-    columns = [hex_ids(text_digests(column)), column, pa.repeat(pa.scalar("text/plain"), count), held_out]
-    return pa.table(columns, names=["id", "text", "media_type", "is_held_out"]).sort_by("id")
+    named = pa.array([f"file:{n}" for n in range(count)])
+    columns = [hex_ids(text_digests(column)), column, named, pa.repeat(pa.scalar("text/plain"), count), held_out]
+    return pa.table(columns, names=["id", "text", "source_id", "media_type", "is_held_out"]).sort_by("id")
 
 
 def raw(folder: Path, name: str) -> Artifact:
