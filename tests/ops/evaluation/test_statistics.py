@@ -1,11 +1,13 @@
+import functools
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.special import ndtr
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 
 from ops.evaluation.statistics import Tally, UnequalPanelError, aggregate, difference, estimate, imbens_manski_critical, rank, wilson
 
@@ -20,6 +22,7 @@ def tallies(draw: st.DrawFn) -> Tally:
     return Tally(attempted, scored, draw(st.integers(0, scored)))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 500), st.integers(1, 500))
 def test_wilson_is_the_interval_that_scipy_has(correct: int, items: int):
     correct = min(correct, items)
@@ -27,6 +30,7 @@ def test_wilson_is_the_interval_that_scipy_has(correct: int, items: int):
     assert wilson(correct, items, 1.959963984540054) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
+@settings(deadline=None)
 @given(st.floats(0, 1), st.floats(1e-6, 0.5))
 def test_the_critical_value_solves_its_equation_and_lies_between_one_and_two_sided(width: float, error: float):
     critical = imbens_manski_critical(width, error)
@@ -34,6 +38,7 @@ def test_the_critical_value_solves_its_equation_and_lies_between_one_and_two_sid
     assert ndtr(critical + width / error) - ndtr(-critical) == pytest.approx(0.95, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(tallies())
 def test_an_interval_is_never_narrower_than_what_is_missing(tally: Tally):
     found = estimate(tally)
@@ -44,12 +49,56 @@ def test_an_interval_is_never_narrower_than_what_is_missing(tally: Tally):
     assert found.kind == ("complete" if tally.scored == tally.attempted else "bounded")
 
 
+@settings(deadline=None)
 @given(tallies())
 def test_one_more_missing_item_never_narrows_the_bounds(tally: Tally):
     if tally.scored == 0:
         return
     fewer = Tally(tally.attempted, tally.scored - 1, tally.correct - 1 if tally.correct == tally.scored else tally.correct)
     assert estimate(fewer).most - estimate(fewer).least > estimate(tally).most - estimate(tally).least
+
+
+@pytest.mark.parametrize("items", [1, 5, 40, 300, 5000])
+def test_at_every_edge_the_interval_is_wilsons_by_scipy_at_the_level_of_imbens_and_manskis_critical_value(items: int):
+    """Nothing graded, all graded, none right, all right: an oracle of scipy's own parts, whose level is solved for here."""
+    two_sided = norm.ppf(0.975)
+
+    def half(correct: int) -> float:
+        found = binomtest(correct, items).proportion_ci(0.95, method="wilson")
+        return (found.high - found.low) / 2 / two_sided
+
+    for scored in {0, 1, items // 2, items - 1, items}:
+        for correct in {0, scored // 2, scored}:
+            most = correct + items - scored
+            shift = (most - correct) / items / max(half(correct), half(most))
+            critical = brentq(lambda value, shift=shift: norm.cdf(value + shift) - norm.cdf(-value) - 0.95, 1, 3)
+            level = 2 * norm.cdf(critical) - 1
+            low = binomtest(correct, items).proportion_ci(level, method="wilson").low
+            high = binomtest(most, items).proportion_ci(level, method="wilson").high
+            found = estimate(Tally(items, scored, correct))
+            assert (found.low, found.high) == pytest.approx((low, high), abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "low", "high"),
+    [
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.1705, 0.8090),
+        ((6, 7), (2, 7), 0.0582, 0.8062),
+        ((5, 56), (0, 29), -0.0381, 0.1926),
+        ((0, 10), (0, 20), -0.1611, 0.2775),
+        ((0, 10), (0, 10), -0.2775, 0.2775),
+        ((10, 10), (0, 20), 0.6791, 1.0),
+        ((10, 10), (0, 10), 0.6075, 1.0),
+    ],
+)
+def test_differences_of_complete_runs_are_those_that_newcombe_printed(
+    one: tuple[int, int], other: tuple[int, int], low: float, high: float
+):
+    """Newcombe 1998, Statistics in Medicine 17, 873-890, table II, method 10."""
+    (right, items), (other_right, other_items) = one, other
+    found = difference(Tally(items, items, right), Tally(other_items, other_items, other_right))
+    assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
 
 
 def ungraded_if(adversary: str, right: np.ndarray, budget: int, generator: np.random.Generator) -> np.ndarray:
@@ -66,12 +115,13 @@ def ungraded_if(adversary: str, right: np.ndarray, budget: int, generator: np.ra
 def test_the_interval_covers_the_true_rate_whoever_decides_what_is_missing(adversary: str, missing_share: float):
     generator = np.random.default_rng(11)
     items, coverages = 200, []
+    interval = functools.cache(estimate)  # counts repeat, and each has one interval
     for rate in (0.05, 0.3, 0.5, 0.9):
         covered = 0
         for _ in range(SIMULATIONS):
             right = generator.random(items) < rate
             lost = ungraded_if(adversary, right, int(missing_share * items), generator)
-            found = estimate(Tally(items, int((~lost).sum()), int((right & ~lost).sum())))
+            found = interval(Tally(items, int((~lost).sum()), int((right & ~lost).sum())))
             covered += found.low <= rate <= found.high
         coverages.append(covered / SIMULATIONS)
     assert np.mean(coverages) >= 0.95 - MONTE_CARLO
@@ -98,6 +148,7 @@ def test_a_difference_that_missing_items_could_explain_is_not_identified():
     assert difference(a, Tally(1000, 850, 500)).sign is None, "B's missing items widen the bound for A"
 
 
+@settings(deadline=None)
 @given(tallies(), tallies())
 def test_a_difference_turns_around_with_its_sides(a: Tally, b: Tally):
     assert difference(a, b).low == pytest.approx(-difference(b, a).high)
