@@ -37,10 +37,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is asked
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs a cluster is one of the faults: its engines' nodes die in it."""
+    """Whatever needs a cluster is one of the faults: its engines' nodes die in it. The longest group begins first."""
     for item in items:
         if any(item.get_closest_marker(engine) for engine in ("slurm", "ray")):
             item.add_marker("faults")
+    items.sort(key=lambda item: group_of(item.nodeid) != "journeys")
 
 
 def group_of(nodeid: str) -> str:
