@@ -20,6 +20,7 @@ from assets.lineage import STAGES, ConfigOf, Edge, Stage
 from assets.partitions import PROFILE
 from assets.process import sign
 from assets.profile import Pool
+from assets.resolve import Resolved
 from assets.wanted import remember_who_wants
 from infra.artifacts.artifact import Artifact
 from infra.dispatch.backend import EngineUnavailable, JobRejected
@@ -181,16 +182,7 @@ def dispatch(
     if context.run.run_id not in factory.signed:
         factory.signed.add(context.run.run_id)
         sign(context.instance, context.run.run_id)
-    try:
-        if partition in factory.profile.live_sources and (instant := context.run.tags.get(SNAPSHOT_TAG)):
-            factory.take_snapshot(partition, instant)
-        resolved = factory.resolve(declared.key, partition)
-    except (SourceError, EvaluationError, StorageError) as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
-    if resolved.waiting_for:
-        missing = list(dict.fromkeys(resolved.waiting_for))
-        named = f"{', '.join(map(str, missing))} {'is' if len(missing) == 1 else 'are'} not published for this profile"
-        raise dg.Failure(f"{resolved.node} can't be built: {named}; {how_to_materialize(missing)}", allow_retries=False)
+    resolved = _resolved(context, factory, declared, partition)
     job = factory.job(resolved)
 
     def ended(end: Outcome | Exception) -> None:
@@ -227,6 +219,21 @@ def dispatch(
     ended(outcome)
     context.log.info(f"{resolved.node}: {outcome.how}, {outcome.artifact.digest[:16]} at {outcome.artifact.url}")
     return outcome
+
+
+def _resolved(context: dg.AssetExecutionContext, factory: Factory, declared: Stage, partition: str | None) -> Resolved:
+    """What the profile asks of the node, all of whose inputs are published."""
+    try:
+        if partition in factory.profile.live_sources and (instant := context.run.tags.get(SNAPSHOT_TAG)):
+            factory.take_snapshot(partition, instant)
+        resolved = factory.resolve(declared.key, partition)
+    except (SourceError, EvaluationError, StorageError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+    if resolved.waiting_for:
+        missing = list(dict.fromkeys(resolved.waiting_for))
+        named = f"{', '.join(map(str, missing))} {'is' if len(missing) == 1 else 'are'} not published for this profile"
+        raise dg.Failure(f"{resolved.node} can't be built: {named}; {how_to_materialize(missing)}", allow_retries=False)
+    return resolved
 
 
 def _a_person_asked(context: dg.AssetExecutionContext) -> bool:

@@ -10,8 +10,9 @@ from tests.ops.stores import Document, store_of
 
 
 def cache_of(directory: Path, lengths: list[int]) -> TokenCache:
-    documents = [Document(str(i), (i + 2,) * length) for i, length in enumerate(lengths)]
-    return TokenCache.open(store_of(directory, {"a": documents}, vocab_size=1000), "train/a/q2")
+    """Held-out documents of so many tokens: those are never dropped, not even where they have none."""
+    documents = [Document(str(i), (i + 2,) * length, held_out=True) for i, length in enumerate(lengths)]
+    return TokenCache.open(store_of(directory, {"a": [*documents, Document("train", (2,))]}, vocab_size=1000), "held_out/a/all")
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
