@@ -30,6 +30,9 @@ bench: .venv/installed .venv-peers/installed ## every data stage beside its peer
 
 peers: .venv-peers/installed ## the peers of `make bench` (datatrove and others), in .venv-peers
 
+learners: .venv/installed .venv-peers-model/installed ## one update of ours beside OLMoE on torch and Mixtral of levanter (6 GB of packages)
+	@$(BIN)/python -m model.bench --peers .venv-peers-model/bin/python
+
 simulate: .venv/installed ## dispatch under faults: SEEDS=10000 worlds over SEAWAY_SIMULATION_JOBS processes
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000)
 
@@ -43,9 +46,10 @@ lock: .venv/installed ## requirements/*.txt from pyproject.toml: exact versions,
 	@$(BIN)/$(LOCK) pyproject.toml -o requirements/base.txt
 	@$(BIN)/$(LOCK) pyproject.toml --extra dev -o requirements/dev.txt
 	@$(BIN)/$(LOCK) --group peers -o requirements/peers.txt
+	@$(BIN)/$(LOCK) --prerelease allow --group peers-model -o requirements/peers-model.txt
 
 clean: ## the virtual environment, caches, and what the demo made
-	@rm -rf .venv .venv-peers .seaway build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-peers .venv-peers-model .seaway build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The lock is complete, so pip resolves nothing (--no-deps) and checks every hash.
@@ -60,4 +64,9 @@ clean: ## the virtual environment, caches, and what the demo made
 	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/peers.txt
 	@touch $@
 
-.PHONY: help demo ui dash test faults journeys bench peers simulate lint lock clean
+.venv-peers-model/installed: requirements/peers-model.txt
+	@python=$$(requirements/find-python) && echo "seaway: installing learners into .venv-peers-model" && { [ -x .venv-peers-model/bin/python ] || $$python -m venv .venv-peers-model; }
+	@.venv-peers-model/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/peers-model.txt
+	@touch $@
+
+.PHONY: help demo ui dash test faults journeys bench peers learners simulate lint lock clean

@@ -86,9 +86,9 @@ def cpu_sides(model: ModelConfig) -> tuple[Side, ...]:
     vary = _varied(model)
     tokens = model.kernels.loss_chunk_tokens
     return (
-        Side("looped 128 rows", "moe", model, is_default=True),
-        Side("looped 256 rows", "moe", vary(moe_block_rows=256)),
-        Side("blocked 128 rows", "moe", vary(moe_backend="blocked")),
+        Side(f"looped {model.kernels.moe_block_rows} rows", "moe", model, is_default=True),
+        Side("looped 128 rows", "moe", vary(moe_block_rows=128)),
+        Side("blocked 128 rows", "moe", vary(moe_backend="blocked", moe_block_rows=128)),
         Side("ragged_dot", "moe", vary(moe_backend="ragged")),
         Side("dense", "moe", vary(moe_backend="dense")),
         Side("cells, capacity 1.25", "moe", model.model_copy(update={"capacity_factor": 1.25}), is_lossy=True),
@@ -98,6 +98,7 @@ def cpu_sides(model: ModelConfig) -> tuple[Side, ...]:
         Side("triangle", "attention", model, is_default=True),
         Side("library", "attention", vary(attention_backend="library")),
         Side("plain", "attention", vary(attention_backend="plain")),
+        Side("projections direct", "attention", vary(weight_gradients="direct")),
         Side("unrolled", "layers", model, is_default=True),
         Side("scan", "layers", vary(layer_loop="scan")),
         Side("float32", "dtype", model, is_default=True),
