@@ -80,7 +80,8 @@ def test_a_person_goes_from_the_board_to_the_reason_of_one_sample(page: Any) -> 
     page.get_by_role("navigation", name="Verdict").get_by_role("link", name="failed").click()
     page.get_by_role("link", name="Next page").wait_for(state="hidden")
     page.get_by_role("link", name="gsm8k / 0005").click()
-    page.get_by_text("the moon").wait_for()
+    page.get_by_role("heading", name="gsm8k / 0005").wait_for()
+    page.get_by_text("the moon").first.wait_for()
     assert page.title().startswith("gsm8k / 0005")
     photograph(page, "sample")
 
@@ -115,4 +116,6 @@ def test_nothing_sticks_out_on_a_narrow_screen(page: Any, url: str) -> None:
     for path in ("/predictions", run, "/"):
         page.goto(url + path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        heights = page.locator(".verdict").evaluate_all("found => found.map(one => one.offsetHeight)")
+        assert len(set(heights)) <= 1, "a verdict is one word on one line"
     photograph(page, "narrow")
