@@ -78,6 +78,10 @@ class KernelEncoder:
         fill_byte_ranks(self._byte_ids, self._pairs, self._byte_ranks)
         self._cache = np.zeros((CACHE_SLOTS, 4), np.uint64)
 
+    def forget(self) -> None:
+        """Empty the cache of pieces, so that the next texts cost what they would cost alone. Ids never depend on it."""
+        self._cache[:] = 0
+
     def encode(self, texts: pa.Array) -> Encoded:
         column = TextColumn.of(texts)
         ids = np.empty(int(column.offsets[-1] - column.offsets[0]) + SPARE, np.int32)

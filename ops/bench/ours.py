@@ -30,7 +30,7 @@ from ops.dedup.fuzzy import fuzzy_duplicates
 from ops.dedup.minhash import Hasher
 from ops.dedup.minhash import minhash as minhash_program
 from ops.dedup.numbering import Numbering
-from ops.encoder import encoder_of
+from ops.encoder import KernelEncoder, encoder_of
 from ops.extract import http_message
 from ops.extract.config import ExtractConfig
 from ops.extract.documents import extract as extract_program
@@ -180,12 +180,16 @@ def rules(folder: Path) -> Work:
 
 
 def tokenization(folder: Path) -> Work:
-    """Not repeatable: the encoder remembers pieces it has seen."""
+    """Each run begins without the pieces that the one before has seen."""
     texts = _column(folder, "texts.parquet")
-    encoder = encoder_of((folder / "tokenizer.json").read_text(), TokenizeConfig())
+    encoder = KernelEncoder((folder / "tokenizer.json").read_text())
     encoder.encode(pa.array(["warm up"]))
 
-    return Work(len(texts), _size(texts), lambda: len(encoder.encode(texts).ids), lambda tokens: {"tokens": tokens})
+    def run() -> int:
+        encoder.forget()
+        return len(encoder.encode(texts).ids)
+
+    return Work(len(texts), _size(texts), run, lambda tokens: {"tokens": tokens}, repeatable=True)
 
 
 def whole(folder: Path) -> Work:

@@ -74,6 +74,14 @@ def test_a_cache_in_which_pieces_push_each_other_out_changes_no_id(tokenizer_jso
     assert rows_of(KernelEncoder(tokenizer_json).encode(given)) == expected
 
 
+def test_an_encoder_that_forgot_its_pieces_is_as_a_new_one(tokenizer_json: str) -> None:
+    given, kernel = pa.array(texts()), KernelEncoder(tokenizer_json)
+    first = rows_of(kernel.encode(given))
+    kernel.forget()
+    assert not kernel._cache.any()
+    assert rows_of(kernel.encode(given)) == first
+
+
 def test_a_slice_of_a_column_is_encoded_as_those_rows(tokenizer_json: str) -> None:
     given = texts()[-20:]
     whole, part = pa.array(given), pa.array(given)[5:9]
