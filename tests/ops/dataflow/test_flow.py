@@ -169,6 +169,21 @@ def test_progress_counts_rows_and_never_goes_back(tmp_path: Path) -> None:
     assert told == [30, 60, 90]
 
 
+def count_up(shard: Shard, batches: Iterator[pa.RecordBatch], _: Tally) -> Iterator[pa.RecordBatch]:
+    """Rows of its own: the shard has no pieces to read."""
+    assert list(batches) == []
+    for number in range(3):
+        yield pa.record_batch([[shard.name], [number]], schema=LENGTHS)
+
+
+@pytest.mark.parametrize("execution", [Execution(), Execution(workers=2)], ids=["here", "in processes"])
+def test_a_function_that_reads_for_itself_is_alive_with_every_batch_that_it_yields(tmp_path: Path, execution: Execution) -> None:
+    told: list[int] = []
+    out = Writer(str(tmp_path / "a"), scratch_url=str(tmp_path / "scratch"), progress=lambda done, total, unit, **_: told.append(done))
+    Dataflow(out, execution).map("numbers", [Shard("a", 0), Shard("b", 1)], count_up, Output(LENGTHS))
+    assert told == [0] * 6, "signs of life, and no rows of an input"
+
+
 def test_every_commit_is_told_as_a_checkpoint(tmp_path: Path) -> None:
     saved: list[None] = []
     out = Writer(str(tmp_path / "a"), scratch_url=str(tmp_path / "scratch"), saved=lambda: saved.append(None))
