@@ -55,7 +55,7 @@ class ExtractStats(Stats):
     broken_pages: int = 0  # of these, given up: their documents lack them
 
 
-@program(version="6")
+@program(version="7")
 def extract(config: ExtractConfig, raw: Artifact, out: Writer) -> ExtractStats:
     """Read every record of a source and keep its text.
 

@@ -9,6 +9,7 @@ from fastwarc import ArchiveIterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ops.extract.cursor import GzipCursor
 from ops.extract.records import Damage, Record, read_records
 from tests.ops.extract.archives import gzipped, http, page, warc
 
@@ -110,6 +111,39 @@ def test_records_before_the_cut_of_a_member_that_holds_many_are_kept() -> None:
     assert len(uris(items)) >= len(URIS) - 1
     assert uris(items) == URIS[: len(uris(items))]
     assert [(d.offset, d.reason) for d in damages(items)] == [(0, "truncated")]
+
+
+def by_streaming(data: bytes, patch: pytest.MonkeyPatch) -> list[Record | Damage]:
+    """What is read where no member is inflated whole."""
+    with patch.context() as context:
+        context.setattr(GzipCursor, "_inflate_whole", lambda _: False)
+        return read(data)
+
+
+def test_members_inflated_whole_give_what_a_stream_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(3)
+    stored = page("http://h.example/stored", "not the next one: " + gzip.compress(b"", mtime=0)[:10].decode("latin-1") * 3)
+    pages = [page(f"http://h.example/{size}", rng.randbytes(size // 2).hex()) for size in (0, 10, 3_000, 200_000, 900_000)]
+    timed = [gzip.compress(record, mtime=1_700_000_000 + number) for number, record in enumerate(pages)]
+    members = [
+        *(gzip.compress(record, mtime=0) for record in pages),
+        *timed,
+        gzip.compress(stored, 0, mtime=0),
+        gzip.compress(b"", mtime=0),
+    ]
+    rng.shuffle(members)
+    whole = b"".join(members)
+    assert damages(read(whole)) == []
+    assert read(whole) == by_streaming(whole, monkeypatch)
+    for _ in range(60):
+        at, kind = rng.randrange(len(whole)), rng.choice(["flip", "splice", "cut", "size"])
+        damaged = {
+            "flip": whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1 :],
+            "splice": whole[:at] + rng.randbytes(rng.randrange(1, 40)) + whole[at:],
+            "cut": whole[:at],
+            "size": members[0][:-4] + rng.randbytes(4) + whole,
+        }[kind]
+        assert read(damaged) == by_streaming(damaged, monkeypatch), (kind, at)
 
 
 def test_after_a_damaged_member_reading_goes_on_at_the_next() -> None:
