@@ -31,6 +31,7 @@ from model.layout import Layout, laid_out
 from model.loader import MixtureLoader
 from model.mesh_config import MeshConfig
 from model.pieces import Assembly, own_pieces
+from model.read_ahead import ReadAhead
 from model.run import FLOPS_CONVENTIONS, Data, Run, kept_folder
 from model.state import TrainState
 from model.step import StepMeasures, make_step, state_shapes, to_device
@@ -86,38 +87,44 @@ def run_to_end(
     loader = MixtureLoader(store, mixture, run.loader)
     layout = laid_out(mesh, run.model, run.loader)
     model, attention = settled(run.model, run.loader.sequence_tokens)
-    scorer = HeldOutScorer(run.model, store, run.held_out, layout=layout)
+    scorers = [HeldOutScorer(run.model, store, run.held_out, layout=layout)]
+    if run.model.capacity_factor is not None:
+        scorers.append(HeldOutScorer(run.model, store, run.held_out, layout=layout, drops="as_trained"))
     step_of = make_step(run.model_copy(update={"model": model}), layout)
     position = _resume(run, checkpoints, layout, begin)
     heart = _Heartbeat(run, out)
 
     def score(position: Position) -> None:
-        scores = scorer.score(position.state.parameters, position.state.router_bias, heartbeat=lambda done: heart.beat(position.step))
-        if scores:
-            position.tracker.log_eval({**_spent(run, position.step), "drop_mode": "dropless", **summarize(scores)})
+        def beat(done: int) -> None:
+            heart.beat(position.step)
+
+        found = [scorer.score(position.state.parameters, position.state.router_bias, heartbeat=beat) for scorer in scorers]
+        if found[0]:
+            position.tracker.log_eval({**_spent(run, position.step), **_held_out_row(*map(summarize, found))})
 
     if position.step == run.start_step:
         score(position)
     due = _checkpoint_due(policy)
-    for step in range(position.step, run.end_step):
-        started = time.monotonic()
-        state, measures = step_of(position.state, _batch(run, step, loader, layout))
-        measured = {name: float(value) for name, value in jax.device_get(measures)._asdict().items()}
-        position = Position(step + 1, state, position.tracker)
-        row = _row(run, step, attention.backend, measured)
-        _check_finite(row)
-        if _is_due(position.step, run.log_every_steps, run):
-            position.tracker.log_step(row)
-        heart.beat(position.step, seconds=time.monotonic() - started, loss=measured["loss"])
-        if _is_due(position.step, run.eval_every_steps, run):
-            score(position)
-        if position.step == run.end_step or gang.leader_says(due(position.step)):
-            checkpoints.save(position.step, own_pieces(position.state), position.tracker.journal())
-            if gang.is_leader():  # who has committed it
-                out.saved()
-        if position.step in run.keep_steps:
-            kept = checkpoints_of(run, data, kept_url(out.scratch_url, position.step))
-            kept.save(position.step, own_pieces(position.state), position.tracker.journal())
+    with ReadAhead(loader, steps=run.end_step - run.start_step) as ahead:
+        for step in range(position.step, run.end_step):
+            started = time.monotonic()
+            state, measures = step_of(position.state, _batch(run, step, ahead, layout))
+            measured = {name: float(value) for name, value in jax.device_get(measures)._asdict().items()}
+            position = Position(step + 1, state, position.tracker)
+            row = _row(run, step, attention.backend, measured)
+            _check_finite(row)
+            if _is_due(position.step, run.log_every_steps, run):
+                position.tracker.log_step(row)
+            heart.beat(position.step, seconds=time.monotonic() - started, loss=measured["loss"])
+            if _is_due(position.step, run.eval_every_steps, run):
+                score(position)
+            if position.step == run.end_step or gang.leader_says(due(position.step)):
+                checkpoints.save(position.step, own_pieces(position.state), position.tracker.journal())
+                if gang.is_leader():  # who has committed it
+                    out.saved()
+            if position.step in run.keep_steps:
+                kept = checkpoints_of(run, data, kept_url(out.scratch_url, position.step))
+                kept.save(position.step, own_pieces(position.state), position.tracker.journal())
     return position
 
 
@@ -141,11 +148,11 @@ def _resume(run: Run, checkpoints: CheckpointStore, layout: Layout, begin: Calla
     return Position(found.step, state, Tracker.restore(found.journal))
 
 
-def _batch(run: Run, step: int, loader: MixtureLoader, layout: Layout) -> Batch[Array]:
+def _batch(run: Run, step: int, ahead: ReadAhead, layout: Layout) -> Batch[Array]:
     own = step - run.start_step
     if layout.is_alone:
-        return to_device(loader.batch(own))
-    return layout.batch(batch_at(run.loader, own), lambda rows: loader.batch(own, rows))
+        return to_device(ahead.batch(own))
+    return layout.batch(batch_at(run.loader, own), lambda rows: ahead.batch(own, rows))
 
 
 def _is_due(step: int, every_steps: int | None, run: Run) -> bool:
@@ -163,6 +170,14 @@ def _row(run: Run, step: int, attention: AttentionBackend, measured: Mapping[str
         "adam_learning_rate": share * run.optimizer.adam_learning_rate,
     }
     return {**_spent(run, step + 1), "attention_backend": attention, "learning_rate": share, **rates, **measured}
+
+
+def _held_out_row(dropless: Row, as_trained: Row | None = None) -> Row:
+    """What `evals.jsonl` says of a model: the dropless scores, and beside them the averages of those under the capacity it trains with."""
+    row = {"drop_mode": "dropless", **dropless}
+    if as_trained is not None:
+        row |= {f"as_trained_{name}": value for name, value in as_trained.items() if name.startswith(("macro_", "micro_"))}
+    return row
 
 
 def _spent(run: Run, step: int) -> Row:

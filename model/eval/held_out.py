@@ -6,7 +6,7 @@ All tokens of a document but its first are scored, each given what stands before
 
 from collections.abc import Callable
 from itertools import batched
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jax import Array
@@ -27,11 +27,17 @@ from ops.tokenizer import load_token_bytes
 Heartbeat = Callable[[int], None]
 """Told how many sequences are scored."""
 
+Drops = Literal["dropless", "as_trained"]
+"""What a full expert does to a score. dropless: nothing, as a model is used. as_trained: what it did in training, where a capacity makes
+a score hang on the batch around a text and worse than the model is."""
+
 
 class HeldOutScorer:
     """Scores one store's held-out text under one model shape. Compiles once, however often it is asked."""
 
-    def __init__(self, model: ModelConfig, store: Artifact, held_out: HeldOutConfig, *, layout: Layout | None = None) -> None:
+    def __init__(
+        self, model: ModelConfig, store: Artifact, held_out: HeldOutConfig, *, layout: Layout | None = None, drops: Drops = "dropless"
+    ) -> None:
         """Score where the parameters lie: over the devices of `layout`, or on one.
 
         Raises:
@@ -43,10 +49,8 @@ class HeldOutScorer:
         self._domains = [bucket.domain for bucket in ledger.split("held_out")]
         self._store, self._config = store, held_out
         self._token_bytes = load_token_bytes(store)
-        dropless = settled(model, held_out.sequence_tokens)[
-            0
-        ].dropless  # a capacity makes a score hang on the batch around a text, and worse than the model is
-        self._nats = scorer_of(dropless, layout or one_device(model))
+        found, _ = settled(model, held_out.sequence_tokens)
+        self._nats = scorer_of(found.dropless if drops == "dropless" else found, layout or one_device(model))
 
     def score(self, params: Params, router_bias: Array, *, heartbeat: Heartbeat) -> dict[str, DocumentScores]:
         """Score every domain.

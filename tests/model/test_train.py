@@ -26,6 +26,7 @@ from model.train import train
 from tests.builders import publish, run_program
 from tests.model.cells import tiny_config
 from tests.model.corpus import VOCAB
+from tests.model.learner import CHEAP, variant
 
 CONFIG = tiny_config(checkpoints=CheckpointPolicy(every_s=1e9, every_steps=3))
 
@@ -142,6 +143,15 @@ def test_checkpoints_of_another_config_are_refused(data: dict[str, Artifact], tm
         train(CONFIG, **data, out=mortal(tmp_path, "first", 4))
     with pytest.raises(CheckpointMismatchError, match=r"seed: 0 -> 1; give this run a scratch directory of its own"):
         run_program(train, CONFIG.model_copy(update={"seed": 1}), tmp_path, **data)
+
+
+def test_a_run_with_a_capacity_is_scored_without_it_and_with_it(data: dict[str, Artifact], tmp_path: Path) -> None:
+    config = tiny_config(model=variant(capacity_factor=0.5, kernels=CHEAP), stop_after_steps=1)
+    found = rows(run_program(train, config, tmp_path, **data), "evals.jsonl")
+    for row in found:
+        assert row["drop_mode"] == "dropless"
+        for name in ("macro_nats_per_token", "micro_bits_per_byte"):
+            assert row[f"as_trained_{name}"] != row[name]
 
 
 def test_a_diverging_run_fails_at_its_step_and_says_so(data: dict[str, Artifact], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from infra.artifacts.artifact import Artifact
 from model.batch import Batch
 from model.config import HeldOutConfig
-from model.eval.held_out import HeldOutScorer
+from model.eval.held_out import Drops, HeldOutScorer
 from model.eval.scores import DocumentScores
 from model.loss import token_nats
 from model.parameters import Params, init, init_router_bias
@@ -63,6 +63,20 @@ def test_scores_do_not_depend_on_the_batch_size(store: Artifact, params: Params,
     for domain, scores in expected.items():
         np.testing.assert_allclose(found[domain].nats, scores.nats, rtol=1e-5)  # the forward pass rounds per shape
         assert found[domain].tokens.tolist() == scores.tokens.tolist()
+
+
+def test_scores_as_trained_differ_from_dropless_ones_by_drops_alone(store: Artifact, params: Params) -> None:
+    held_out = HeldOutConfig(sequence_tokens=32, tokens_per_domain=300, batch_sequences=4)
+
+    def nats(capacity_factor: float | None, drops: Drops) -> np.ndarray:
+        model = variant(kernels=CHEAP, capacity_factor=capacity_factor)
+        scores = HeldOutScorer(model, store, held_out, drops=drops).score(params, init_router_bias(MODEL), heartbeat=lambda done: None)
+        return np.concatenate([one.nats for one in scores.values()])
+
+    plain, room_for_all, crowded = nats(None, "dropless"), nats(4.0, "as_trained"), nats(0.5, "as_trained")
+    np.testing.assert_array_equal(nats(0.5, "dropless"), plain)
+    np.testing.assert_allclose(room_for_all, plain, rtol=1e-6)
+    assert np.mean(np.abs(crowded - plain) > 1e-3) > 0.5, "most documents have a token that found no room"
 
 
 def test_tokens_and_bytes_are_those_of_the_selected_documents(store: Artifact, params: Params) -> None:
