@@ -29,7 +29,7 @@ class ReleaseStats(Stats):
     macro_bits_per_byte: float | None  # of the released checkpoint; None without held-out text
 
 
-@program(version="5")
+@program(version="6")
 def release(
     config: ReleaseConfig,
     checkpoint: Artifact,
