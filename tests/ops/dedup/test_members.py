@@ -15,9 +15,9 @@ from ops.dedup.fuzzy import decide
 from ops.dedup.members import Members, collect_members
 from ops.dedup.numbering import Numbering
 from ops.units import MiB
-from tests.ops.memory.near import long
 from tests.ops.dedup.test_fuzzy import BASE, signatures
 from tests.ops.dedup.test_verify import edited
+from tests.ops.memory.near import long
 from tests.ops.normalized import normalized
 
 
