@@ -17,7 +17,7 @@ dash: .venv/installed ## evaluations in a browser (PORT=8400)
 	@$(BIN)/seaway dash --port $(or $(PORT),8400)
 
 test: .venv/installed ## unit, property, journey and real-data tests
-	@$(BIN)/python -m pytest -n 3 -m "not faults"
+	@$(BIN)/python -m pytest -n 4 -m "not faults"
 
 faults: .venv/installed ## real Slurm, Ray and PostgreSQL, and kill -9 at every step of a job's life
 	@$(BIN)/python -m pytest -n 2 -m faults
